@@ -117,7 +117,7 @@ class Kept:
         else:
             source, named, _ = cast(estimators.SumProductNetwork, self)._source_of(X, y)
         if named != target:
-            raise InvalidParameter("y", named, f"the classes are called {target!r} where the model was fitted")
+            raise InvalidParameter("y", named, because=f"the model was fitted with classes called {target!r}")
         return source
 
     @with_argument_checks

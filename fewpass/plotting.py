@@ -122,7 +122,7 @@ class Plots:
         shares = column_importances(self._columns.model, names)
         first = np.argsort(-shares, kind="stable")[:MOST_BARS]
         return _bars(
-            ax, [names[i] for i in first], shares[first].tolist(), "share of what the columns tell of the class"
+            ax, [names[i] for i in first], shares[first].tolist(), "share of information in each column of the class"
         )
 
     def drift(self, X: Any, against: Any = None, ax: Axes | None = None) -> Axes:
@@ -149,7 +149,7 @@ class Plots:
         )
         if known is None:
             text = f"a model of kind {watched.model.kind!r} keeps no counts of its training. Give rows to compare with"
-            raise InvalidParameter("against", None, text)
+            raise InvalidParameter("against", None, because=text)
         report: Any = drift_report(self._counts(watched, X), known)
         columns = report["columns"][:MOST_BARS]
         colors = [RED if column["is_alarming"] else BLUE for column in columns]
@@ -195,7 +195,7 @@ def _axes(ax: Axes | None, width: float, height: float, *, is_bare: bool = False
 
     if ax is not None:
         if not isinstance(ax, Axes):
-            raise InvalidParameter("ax", type(ax).__name__, "give axes of matplotlib, such as those of plt.subplots()")
+            raise InvalidParameter("ax", type(ax).__name__, "axes of matplotlib, such as those of plt.subplots()")
         return ax
     figure = plt.figure(figsize=(width, height), layout=None if is_bare else "constrained")
     axes: Axes = figure.add_axes((0, 0, 1, 1)) if is_bare else figure.add_subplot()

@@ -40,6 +40,6 @@ class Page:
         """
         path = Path(path)
         if path.exists() and not replace:
-            raise InvalidRequest(f"{path} exists already. Choose another name, or replace it with replace=True.")
+            raise InvalidRequest(f"{path} already exists. Choose another name, or replace it with replace=True.")
         with write_file_atomically(path, replace=replace) as draft:
             draft.write_text(self.html, encoding="utf-8")

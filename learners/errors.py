@@ -93,7 +93,7 @@ class SourceError(LearnerError, ValueError):
 
 
 class SchemaError(LearnerError, ValueError):
-    """Raised if a table does not fit the schema, or no schema can be inferred from it."""
+    """Raised if a table does not match the schema, or no schema can be inferred from it."""
 
     def __init__(self, message: str, column: str | None = None) -> None:
         super().__init__(message)
@@ -127,7 +127,7 @@ class InvalidCounts(LearnerError, ValueError):
 
     def __init__(self, statistic: str, reason: str) -> None:
         super().__init__(
-            f"The statistic {statistic!r} is wrong: {reason}. No model was made of it. This is a fault of fewpass: report it."
+            f"The statistic {statistic!r} is inconsistent: {reason}. No model was built. Please report this as a bug of fewpass."
         )
         self.statistic = statistic
 
@@ -138,8 +138,8 @@ class InvalidPrediction(LearnerError, ArithmeticError):
     def __init__(self, row: int, probabilities: Sequence[float]) -> None:
         some = ", ".join(f"{p:.6g}" for p in probabilities[:8]) + (", …" if len(probabilities) > 8 else "")
         super().__init__(
-            f"Row {row}: the model's probabilities ({some}) are no distribution. Train the model again; if it stays so, "
-            "this is a fault of fewpass: report it."
+            f"Row {row}: the model's probabilities ({some}) do not form a distribution. Train the model again; if the error stays, "
+            "please report it as a bug of fewpass."
         )
         self.row = row
 
@@ -174,10 +174,11 @@ class InvalidArray(LearnerError, ValueError):
 
 
 class InvalidParameter(LearnerError, ValueError):
-    """Raised if a parameter is outside its allowed range."""
+    """Raised if the value of a parameter is invalid: the message says what it must be, or else why it is refused."""
 
-    def __init__(self, name: str, value: object, allowed: str) -> None:
-        super().__init__(f"Parameter {name}={value!r} is not allowed: {allowed}.")
+    def __init__(self, name: str, value: object, must_be: str = "", *, because: str = "") -> None:
+        reason = f"must be {must_be}" if must_be else f"is not allowed: {because}"
+        super().__init__(f"Parameter {name}={value!r} {reason}.")
         self.name = name
 
 
@@ -185,7 +186,7 @@ class NoImportances(LearnerError, AttributeError):
     """Raised if a model has no attribute importances; as an AttributeError, it makes `hasattr` return False."""
 
     def __init__(self, kind: str) -> None:
-        super().__init__(f"Models of kind {kind!r} have no importances of attributes.")
+        super().__init__(f"Models of kind {kind!r} have no attribute importances.")
 
 
 class Cancelled(LearnerError):

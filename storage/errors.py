@@ -43,7 +43,9 @@ class InvalidName(StorageError, ValueError):
     """A name is not allowed, since it becomes part of a path and of a URL."""
 
     def __init__(self, kind: str, name: object, allowed: str) -> None:
-        super().__init__(f"{name!r} is not a name for {'an' if kind[0] in 'aeiou' else 'a'} {kind}: use {allowed}.")
+        super().__init__(
+            f"{name!r} is not a valid name for {'an' if kind[0] in 'aeiou' else 'a'} {kind}: use {allowed}."
+        )
         self.kind = kind
         self.name = name
 
@@ -56,7 +58,9 @@ class InvalidCursor(StorageError, ValueError):
     """A cursor is from another list."""
 
     def __init__(self, cursor: str) -> None:
-        super().__init__(f"Cursor {cursor!r} is not one of this list. Pass next_cursor of the page before, unchanged.")
+        super().__init__(
+            f"Cursor {cursor!r} does not belong to this list. Pass next_cursor of the previous page unchanged."
+        )
         self.cursor = cursor
 
 
@@ -72,7 +76,7 @@ class InvalidPredicate(StorageError, ValueError):
 
     def __init__(self, text: str, reason: str) -> None:
         super().__init__(
-            f"The condition {text!r} cannot be used: {reason}. Write it like: user_id = 7 AND day < '2024-01-01'."
+            f"The condition {text!r} cannot be used: {reason}. Example: user_id = 7 AND day < '2024-01-01'."
         )
         self.text = text
 
@@ -117,8 +121,8 @@ class OutcomeUnknown(Unwritable):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(
             path,
-            "the disk refused in the middle of the commit, so the change may be in or not. Free or remount the disk, look, "
-            "and do it again if it is not in.",
+            "the disk failed during the commit, so the change may or may not be stored. Free or remount the disk, check, and repeat the "
+            "change if necessary.",
         )
 
 
@@ -162,7 +166,7 @@ class LeaseLost(StorageError):
 
     def __init__(self, worker: str) -> None:
         super().__init__(
-            f"The worker {worker} did not renew its lease in time, and its jobs were given to others. It wrote nothing and "
-            "starts anew. If it was not stopped on purpose, raise FEWPASS_LEASE_S or give the machine less to do."
+            f"The worker {worker} did not renew its lease in time, and its jobs were given to others. It wrote nothing and restarts. If "
+            "it was not stopped on purpose, raise FEWPASS_LEASE_S or reduce the load of the machine."
         )
         self.worker = worker

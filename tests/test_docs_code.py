@@ -111,3 +111,15 @@ def test_the_tutorial_runs(tmp_path, monkeypatch):
     with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False, job_workers=0)) as server:
         answer = json.loads(shell(ask.replace("localhost:8000", server.url.removeprefix("http://")), tmp_path))
     assert answer["version"] == 3 and len(answer["probabilities"]) == 2
+
+
+def test_refusals_link_to_headings_of_the_limits_page():
+    page = (ROOT / "docs" / "limits.md").read_text()
+    headings = {
+        re.sub(r"[^a-z0-9 -]", "", line[3:].lower()).replace(" ", "-")
+        for line in page.splitlines()
+        if line.startswith("## ")
+    }
+    sources = [path.read_text() for room in ("learners", "service") for path in (ROOT / room).rglob("*.py")]
+    linked = {section for text in sources for section in re.findall(r"docs/limits\.md#([a-z-]+)", text)}
+    assert linked and linked <= headings, linked - headings

@@ -108,7 +108,7 @@ def test_no_change_of_an_array_leads_kernels_astray(kind):
 def test_variances_that_are_no_numbers_are_refused():
     header, arrays = written("lookup")
     infinite = arrays | {"estimate_variance": arrays["estimate_variance"] | np.uint16(0x7F80)}
-    with pytest.raises(InvalidArray, match="Array 'estimate_variance' of the model holds what is no variance"):
+    with pytest.raises(InvalidArray, match="Array 'estimate_variance' of the model contains invalid variances"):
         load_model(header, infinite, is_trusted=False)
 
 
@@ -122,24 +122,24 @@ def one_child_moved(n_children):
         ("table_dense_starts", lambda a: a + 10**12, "points past the end of the dense tables"),
         ("table_hash_ranks", lambda a: a + 10**6, "points past the end of the vectors"),
         ("table_hash_words", lambda a: a | np.uint64(2**64 - 1), "without an empty slot"),
-        ("table_key_low", lambda a: a[:-1].copy(), "is not as long as the vectors"),
+        ("table_key_low", lambda a: a[:-1].copy(), "does not have the length of the vectors"),
         ("table_parents", lambda a: a + 100, "does not follow from the schema and the structure"),
         ("table_strides", lambda a: a * 1000, "does not follow from the schema and the structure"),
         ("table_dense", lambda a: a.astype(np.float64), "is float64 of shape"),
-        ("table_log_prior", lambda a: a * np.nan, "holds a value that is not finite"),
+        ("table_log_prior", lambda a: a * np.nan, "contains a value that is not finite"),
         ("tree_levels", lambda a: a + 1, "has a tree without one root"),
-        ("tree_n_children", one_child_moved, "leads to a node that is not of the level below"),
-        ("tree_n_children", lambda a: a + np.uint8(1), "does not reach every node once"),
+        ("tree_n_children", one_child_moved, "points to a node that is not on the next level"),
+        ("tree_n_children", lambda a: a + np.uint8(1), "does not visit every node exactly once"),
         ("tree_n_cells", lambda a: a[:-1].copy(), "elements where the trees have"),
         ("tree_cell_count_at", lambda a: np.array([10**9], np.uint32), "points past the end of the numbers"),
-        ("tree_cell_count_above", lambda a: a.astype(np.int64), "where uint32 of shape"),
-        ("tree_branch", lambda a: a + np.uint8(99), "holds codes that there are none of"),
-        ("tree_cell_value", lambda a: a + np.uint8(99), "holds codes that there are none of"),
+        ("tree_cell_count_above", lambda a: a.astype(np.int64), "expected uint32 of shape"),
+        ("tree_branch", lambda a: a + np.uint8(99), "contains codes outside the domain"),
+        ("tree_cell_value", lambda a: a + np.uint8(99), "contains codes outside the domain"),
         ("tree_cell_value", lambda a: a[::-1].copy(), "values out of order"),
-        ("tree_cell_count", lambda a: a.astype(np.int64), "where uint8 of shape"),
+        ("tree_cell_count", lambda a: a.astype(np.int64), "expected uint8 of shape"),
         ("estimate_rest", lambda a: a[1:], "elements where the trees have"),
-        ("estimate_probability", lambda a: a.astype(np.float64), "where float32 of shape"),
-        ("class_counts", lambda a: -a - 1, "holds what is no number of rows"),
+        ("estimate_probability", lambda a: a.astype(np.float64), "expected float32 of shape"),
+        ("class_counts", lambda a: -a - 1, "contains invalid row counts"),
     ],
 )
 def test_what_is_wrong_with_an_array_is_told_by_its_name(name, change, words):
@@ -154,14 +154,14 @@ def test_what_is_wrong_with_an_array_is_told_by_its_name(name, change, words):
 @pytest.mark.parametrize(
     ("member", "value", "words"),
     [
-        ("has_missing", -5, "does not say whether values are missing"),
-        ("n_folded", -1, "does not say whether values are missing"),
+        ("has_missing", -5, "lacks the fields on missing and folded values"),
+        ("n_folded", -1, "lacks the fields on missing and folded values"),
         ("values", ["a", "a"], "not different texts"),
         ("values", ["a", 1], "not different texts"),
         ("cuts", [2.0, 1.0], "do not ascend"),
-        ("cuts", [float("nan")], "no numbers"),
+        ("cuts", [float("nan")], "not numbers"),
         ("cuts", list(range(70_000)), "at most 65535"),
-        ("kind", "ordinal", "kind and type"),
+        ("kind", "ordinal", "lacks a name, kind or type"),
         ("distribution", "cauchy", "cannot have"),
     ],
 )

@@ -177,7 +177,7 @@ class Circuit:
         new = object.__new__(Circuit)
         new._take(arrays)
         if new.log_weight.shape != self.log_weight.shape or new.leaf_parameters.shape != self.leaf_parameters.shape:
-            raise InvalidCircuit("has arrays whose lengths do not fit together")
+            raise InvalidCircuit("has arrays of inconsistent lengths")
         _check_leaves(new.arrays)
         _check_weights(new.arrays)
         new.scopes, new.ranges = self.scopes, self.ranges
@@ -221,11 +221,11 @@ def cached_on_circuit(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made
 def _checked(array: Array, dtype: np.dtype) -> Array:
     values = np.asarray(array)
     if values.dtype.kind not in "iu" and dtype.kind == "i":
-        raise InvalidCircuit(f"has an array of {values.dtype} where whole numbers belong")
+        raise InvalidCircuit(f"has an array of {values.dtype} instead of whole numbers")
     if values.dtype != dtype and values.dtype.kind in "iu" and values.size:
         limits = np.iinfo(dtype)
         if values.min() < limits.min or values.max() > limits.max:
-            raise InvalidCircuit(f"has a whole number of more than {limits.bits} bits, where none belongs")
+            raise InvalidCircuit(f"has a whole number of more than {limits.bits} bits")
     # A view, so that an array that the caller still writes to elsewhere keeps its own flag.
     return read_only_array(np.ascontiguousarray(values, dtype).view())
 
@@ -238,16 +238,16 @@ def _check_shapes(arrays: CircuitArrays) -> None:
         raise InvalidCircuit("has no nodes")
     sizes = (arrays.child_starts.size, arrays.leaf_starts.size, arrays.variable.size)
     if sizes != (n_nodes + 1, n_nodes + 1, n_nodes) or arrays.log_weight.size != arrays.children.size:
-        raise InvalidCircuit("has arrays whose lengths do not fit together")
+        raise InvalidCircuit("has arrays of inconsistent lengths")
     for starts, end in ((arrays.child_starts, arrays.children.size), (arrays.leaf_starts, arrays.leaf_parameters.size)):
         if starts[0] != 0 or starts[-1] != end or (np.diff(starts) < 0).any():
-            raise InvalidCircuit("has starts that do not ascend from zero to the end of what they divide")
+            raise InvalidCircuit("has offsets that do not ascend from zero to the length of the divided array")
     _refuse((arrays.kind < 0) | (arrays.kind > QUANTILE), "has an unknown kind")
     n_children = np.diff(arrays.child_starts)
     is_leaf = arrays.kind >= INDICATOR
-    _refuse(is_leaf & (n_children > 0), "is a leaf and has children")
+    _refuse(is_leaf & (n_children > 0), "is a leaf with children")
     _refuse(~is_leaf & (n_children == 0), "has no children")
-    _refuse(~is_leaf & (arrays.variable != -1), "is no leaf and has a variable")
+    _refuse(~is_leaf & (arrays.variable != -1), "has a variable but is not a leaf")
     if (arrays.n_values < 0).any():
         raise InvalidCircuit("has a domain of negative size")
     parents = np.repeat(np.arange(n_nodes), n_children)
@@ -270,7 +270,7 @@ def _check_leaves(arrays: CircuitArrays) -> None:
         raise InvalidCircuit("has leaf parameters at a sum or product")
     expected = np.array([0, 0, 1, 0, 2, 1, 1, 3, 4, 4, 5])[kind] + np.where(kind == CATEGORICAL, domain, 0)
     expected += 2 * quantile_leaf_knot_counts(arrays, leaves)
-    _refuse(n_parameters[leaves] != expected, "has another number of parameters than its kind needs", leaves)
+    _refuse(n_parameters[leaves] != expected, "has the wrong number of parameters for its kind", leaves)
     first = arrays.leaf_parameters[arrays.leaf_starts[leaves]] if leaves.size else np.empty(0)
     is_code = (first >= 0) & (first < domain) & (first == np.floor(first))
     _refuse((kind == INDICATOR) & ~is_code, "indicates a value outside the domain", leaves)
@@ -307,7 +307,7 @@ def _check_extras(arrays: CircuitArrays, leaves: Integers) -> None:
     step, origin = (arrays.leaf_parameters[first[kind >= ROUNDED] + i] for i in (STEP, ORIGIN))
     is_rounded = arrays.kind[warped] == ROUNDED
     wrong = ~((step >= 0) & np.isfinite(step) & np.isfinite(origin)) | (is_rounded & (step == 0))
-    _refuse(wrong, "has a step or grid that is none", warped)
+    _refuse(wrong, "has an invalid step or grid", warped)
     broken = [not _ascends(arrays.leaf_parameters, at) for at in first[kind == QUANTILE].tolist()]
     _refuse(np.array(broken, np.bool_), "has fewer than two knots, or knots that do not ascend", knotted)
 

@@ -33,7 +33,7 @@ class NoArcs(LearnerError, ValueError):
 
     def __init__(self) -> None:
         super().__init__(
-            "An intervention (do) cuts the arcs into a column, and this model is no network with arcs. Use a network (nb, tan, kdb, "
+            "An intervention (do) cuts the arcs into a column, but this model is not a network with arcs. Use a network (nb, tan, kdb, "
             "skdb, or a BIF file), a posterior over structures (orders), or ask for a conditional with the value in evidence."
         )
 
@@ -58,7 +58,7 @@ class ImpossibleEvidence(LearnerError, ValueError):
     def __init__(self, row: int | None = None, column: str | None = None, reason: str | None = None) -> None:
         what = "row" if column is None else "query"
         where = "the evidence" if row is None else f"the evidence of {what} {row}"
-        remedy = "Drop the value that never occurs with the others, or learn with a larger pseudo-count."
+        remedy = "Leave out the value that never occurs with the others, or train with a larger pseudo-count."
         super().__init__(f"The circuit gives {where} probability zero{'. ' + remedy if reason is None else reason}")
         self.row, self.column, self.reason = row, column, reason
 
@@ -73,7 +73,7 @@ class ContinuousQuery(LearnerError, ValueError):
     def __init__(self, solver: str, variables: Sequence[int]) -> None:
         named = ", ".join(map(str, variables))
         super().__init__(
-            f"Solver {solver!r} searches finite domains, but query variable {named} has none. "
+            f"Solver {solver!r} searches finite domains, but query variable {named} has an infinite one. "
             "Use solver='bt' or 'kbt', which take the mode of a leaf, or leave the variable out of the query."
         )
         self.variables = tuple(variables)

@@ -185,7 +185,7 @@ class CircuitModel(ModelDefaults):
         prior = PseudoCounts(arrays[PRIOR + "edge"], arrays[PRIOR + "parameter"], rule["numeric"])
         columns = circuit_columns(start, schema)
         if rule["moments"] != "exact":
-            raise InvalidParameter("moments", rule["moments"], "exact: other rules are not learned any more")
+            raise InvalidParameter("moments", rule["moments"], "exact: other rules are no longer learned")
         empty = StreamingPosterior(start, prior, rule["projection"], columns.rows_of_chunk)
         state = {name.removeprefix(STATE): array for name, array in arrays.items() if name.startswith(STATE)}
         return cls(schema, circuit, stored["facts"], empty.with_state(state))

@@ -80,7 +80,7 @@ class GibbsParameters(Parameters):
         for own in fields(self):
             value = getattr(self, own.name)
             if own.name in names and value != own.default:
-                raise InvalidParameter(own.name, value, why)
+                raise InvalidParameter(own.name, value, because=why)
 
     def check_sampling(self) -> None:
         """Refuse parameters out of range. Raises InvalidParameter."""
@@ -97,13 +97,13 @@ class GibbsParameters(Parameters):
             self.check_whole_numbers(iterations=(2, 10_000_000))
         if self.iterations == AUTO and self.chains < 2:
             raise InvalidParameter(
-                "chains", self.chains, "two or more, as iterations='auto' compares them; or say how many iterations"
+                "chains", self.chains, "two or more, because iterations='auto' compares chains; or set iterations"
             )
         for name in ("whole_moves", "subtree_moves"):
             if not 0 <= getattr(self, name) <= 10_000:
                 raise InvalidParameter(name, getattr(self, name), "from 0 to 10,000")
         if not self.whole_moves + self.subtree_moves > 0:
-            raise InvalidParameter("whole_moves", self.whole_moves, "above zero, or subtree_moves is")
+            raise InvalidParameter("whole_moves", self.whole_moves, "above zero if subtree_moves is zero")
         for name in ("alpha", "prior_variance", "prior_mean", "prior_values"):
             value = getattr(self, name)
             if value is not None and not (0 < value < math.inf):
@@ -211,7 +211,7 @@ class CircuitParameters(GibbsParameters):
             seed=(0, 2**32 - 1),
         )
         if bool(self.circuit) != (self.structure == "file"):
-            raise InvalidParameter("circuit", self.circuit, "name a file, and only with structure 'file'")
+            raise InvalidParameter("circuit", self.circuit, because="it names a file and belongs to structure='file'")
         for name in ("tolerance", "laplace"):
             if not 0 <= getattr(self, name) < 1e9:
                 raise InvalidParameter(name, getattr(self, name), "zero or more")
@@ -220,24 +220,26 @@ class CircuitParameters(GibbsParameters):
         if not 0 < self.strength < 1e9:
             raise InvalidParameter("strength", self.strength, "above zero")
         if self.learning != "gibbs":
-            self.refuse(OF_SAMPLING, "only with learning='gibbs'")
+            self.refuse(OF_SAMPLING, "it belongs to learning='gibbs'")
         else:
             self.check_sampling()
             self.refuse(NOT_OF_SAMPLING, "learning='gibbs' does not use it: leave it out")
             if self.structure not in ("auto", "file"):
                 raise InvalidParameter(
-                    "structure", self.structure, "sampling has a structure of its own: leave it out, or use 'file'"
+                    "structure",
+                    self.structure,
+                    because="sampling finds its own structure: leave structure out, or use 'file'",
                 )
             if self.structure == "file":
                 self.refuse(NOT_OF_A_FILE, "sampling the structure of a file does not use it: leave it out")
             if self.leaves == AUTO:
-                raise InvalidParameter("leaves", AUTO, f"sampling chooses leaves by itself: use {BY_COLUMN!r}")
+                raise InvalidParameter("leaves", AUTO, because=f"sampling chooses the leaves itself: use {BY_COLUMN!r}")
         if self.structure == GAUSSIANS and self.learning != "em":
-            raise InvalidParameter("learning", self.learning, f"{GAUSSIANS} is learned by em")
+            raise InvalidParameter("learning", self.learning, because=f"structure {GAUSSIANS} is learned by em only")
         if self.learning != "gibbs" and self.leaves in (BY_COLUMN, PAPER):
-            raise InvalidParameter("leaves", self.leaves, "only with learning='gibbs'")
+            raise InvalidParameter("leaves", self.leaves, because="it belongs to learning='gibbs'")
         if self.learning in ROW_BY_ROW and self.leaves in DISTRIBUTIONS and self.leaves not in CONJUGATE:
-            raise InvalidParameter("leaves", self.leaves, f"{self.learning} learns only {', '.join(CONJUGATE)}")
+            raise InvalidParameter("leaves", self.leaves, because=f"{self.learning} learns only {', '.join(CONJUGATE)}")
 
     @property
     def actual_structure(self) -> str:

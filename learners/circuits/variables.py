@@ -33,7 +33,7 @@ class Columns:
         has_class = schema.target is not None and circuit.n_variables == n_attributes + 1
         if circuit.n_variables != n_attributes + has_class:
             raise InvalidEvidence(
-                f"The circuit has {circuit.n_variables} variables, the schema {n_attributes} columns: they do not belong together."
+                f"The circuit has {circuit.n_variables} variables, the schema {n_attributes} columns: they do not match."
             )
         self.circuit, self.schema = circuit, schema
         self.class_variable = n_attributes if has_class else None
@@ -52,8 +52,7 @@ class Columns:
             size = self.n_values[v]
             if size not in (0, attribute.n_values, attribute.n_values - attribute.first_code):
                 raise InvalidEvidence(
-                    f"Variable {v} of the circuit has {size} values, column {attribute.name!r} {attribute.n_values}: "
-                    "they do not belong together."
+                    f"Variable {v} of the circuit has {size} values, column {attribute.name!r} {attribute.n_values}: they do not match."
                 )
             self.offsets[v] = attribute.n_values - size if size else 0
             labels = attribute.unique_labels()
@@ -68,7 +67,7 @@ class Columns:
             if self.n_values[-1] != schema.n_classes:
                 raise InvalidEvidence(
                     f"The last variable of the circuit has {self.n_values[-1]} values, the class {schema.target!r} "
-                    f"{schema.n_classes}: they do not belong together."
+                    f"{schema.n_classes}: they do not match."
                 )
             self.names.append(schema.target)
             self._labels.append(list(schema.classes))
@@ -90,8 +89,7 @@ class Columns:
         if not self._is_known[variable]:
             name = self.names[variable]
             raise InvalidEvidence(
-                f"Training selected column {name!r} away, so the model cannot answer about it. Ask for other columns; as evidence it "
-                "changes nothing."
+                f"Feature selection removed column {name!r}, so the model cannot answer about it. Query other columns; as evidence it has no effect."
             )
 
     def unused(self, names: Iterable[str]) -> list[str]:
@@ -163,7 +161,7 @@ class Columns:
         for v in numeric:
             if self._numbers.get(v, own.shape[0]) >= own.shape[0]:
                 raise InvalidEvidence(
-                    f"Column {self.names[v]!r} is numeric to the circuit; the chunk has codes. Give rows of numbers."
+                    f"Column {self.names[v]!r} is numeric in the circuit, but the chunk has codes. Pass rows of numbers."
                 )
         narrow = np.int16 if chunk.x.dtype == np.uint8 else np.int32
         x = np.full((len(self.names), chunk.n_rows), -1, np.float64 if numeric else narrow)
@@ -183,7 +181,7 @@ def unknown_value_error(name: str, value: object, labels: Sequence[str]) -> Inva
     near = get_close_matches(short_value_text(value).strip("'"), labels) or labels[:4]
     known = ", ".join(map(repr, near)) + (", …" if len(near) < len(labels) else "")
     return InvalidEvidence(
-        f"Column {name!r} never had the value {short_value_text(value)} in training (known: {known}). Leave it out, then it is summed out."
+        f"Column {name!r} never had the value {short_value_text(value)} in training (known: {known}). Leave the column out to sum over its values."
     )
 
 
@@ -191,9 +189,7 @@ def check_column_not_left_out(schema: Schema, name: str) -> None:
     """Refuse a column that training left out, with the reason. Raises InvalidEvidence."""
     for column in schema.left_out:
         if column.name == name:
-            raise InvalidEvidence(
-                f"Column {name!r} was left out of the model ({column.reason}), so it cannot be used. Leave it out."
-            )
+            raise InvalidEvidence(f"Column {name!r} is not in the model ({column.reason}). Leave it out of the query.")
 
 
 def mask_unknown_codes(x: ArrayLike, n_values: Integers) -> Floats:

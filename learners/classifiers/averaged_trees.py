@@ -199,10 +199,10 @@ def check_averaged_trees(header: Mapping[str, object], arrays: Arrays) -> None:
     for name, size in n_cells.items():
         check_array_type_and_shape(arrays, name, np.int64 if name == "class_counts" else np.float64, size)
     for name in ("log_prior", "alone", "ratios"):
-        check_array_elements(name, ~np.isfinite(arrays[name]), "holds a value that is not finite")
+        check_array_elements(name, ~np.isfinite(arrays[name]), "contains a value that is not finite")
     weights = arrays["log_weights"].reshape(n, n)
     if not (np.isfinite(weights[i, j]).all() and np.array_equal(weights, weights.T)):
-        raise InvalidArray("log_weights", "is not symmetric, or holds a value that is not finite")
+        raise InvalidArray("log_weights", "is not symmetric, or contains a value that is not finite")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,10 @@ from learners.schema import Schema
 from learners.schema.schema_inference import FoldingCost, schema_loss_warnings
 
 FEW_ROWS = 100
-MOST_WHOLE_NUMBERS = 50  # as classes, before a target looks like a number to estimate
+# Of different whole numbers as classes: above the first a target looks like a number to estimate, above the second if
+# neighbouring numbers are about as frequent, as counts and ages are and identifiers are not.
+MOST_WHOLE_NUMBERS, MOST_NEIGHBOURS = 50, 10
+LEAST_LIKENESS = 0.5  # correlation of the frequencies of neighbouring numbers
 MANY_CLASSES, ROWS_OF_A_CLASS = 20, 5  # on average: with fewer rows, most classes are hardly known
 ROWS_OF_A_VALUE = 10  # on average: with fewer, a column of many values may determine the class by chance
 
@@ -30,24 +33,36 @@ def training_column_warnings(schema: Schema, network: LookupModel | None) -> lis
         schema_loss_warnings(schema, {} if network is None else folded_value_information_loss(network)),
     )
     if target is not None and not schema.attributes:
-        warnings.append(f"No column tells anything of {target!r}: the model answers with the shares of the classes.")
-    if target is not None and schema.class_type == "int64" and schema.n_classes > MOST_WHOLE_NUMBERS:
+        warnings.append(f"No column has information about {target!r}: the model answers with the class shares.")
+    if target is not None and looks_like_regression(schema, network):
         warnings.append(
-            f"{target!r} holds whole numbers of {schema.n_classes:,} values: that looks like regression, and fewpass learns "
-            "classes, each by itself. Group the numbers into ranges, or estimate them with a regression tool."
+            f"{target!r} holds {schema.n_classes:,} different whole numbers, which looks like regression: fewpass learns each as a class of "
+            "its own. Group the numbers into ranges, or use a regression tool."
         )
     if network is None:
         return warnings
     n_classes, n_rows = network.class_counts.size, int(network.class_counts.sum())
     if n_classes >= MANY_CLASSES and n_rows < ROWS_OF_A_CLASS * n_classes:
         warnings.append(
-            f"{target!r} has {n_classes:,} classes in {n_rows:,} rows: too few rows to tell them apart. Group them into fewer "
-            "classes, or name another target if it is an identifier."
+            f"{target!r} has {n_classes:,} classes in {n_rows:,} rows: too few rows to distinguish them. Group them into fewer classes, "
+            "or name another target if it is an identifier."
         )
     return warnings + [
-        f"Column {name!r} determines {target!r} by itself in all rows. If it is known only afterwards, drop it."
+        f"Column {name!r} alone determines {target!r} in all rows. Drop it if it is known only after the class."
         for name in class_determining_columns(network)
     ]
+
+
+def looks_like_regression(schema: Schema, network: LookupModel | None) -> bool:
+    """Return whether the classes are whole numbers whose size seems to matter: many, or fewer with a smooth distribution."""
+    if schema.class_type != "int64" or schema.n_classes <= MOST_NEIGHBOURS:
+        return False
+    if schema.n_classes > MOST_WHOLE_NUMBERS or network is None:
+        return schema.n_classes > MOST_WHOLE_NUMBERS
+    counts = network.class_counts[np.argsort([int(name) for name in schema.classes])].astype(np.float64)
+    if counts[1:].std() == 0.0 or counts[:-1].std() == 0.0:
+        return False
+    return bool(np.corrcoef(counts[1:], counts[:-1])[0, 1] > LEAST_LIKENESS)
 
 
 def class_determining_columns(model: LookupModel) -> list[str]:

@@ -259,7 +259,7 @@ def unpack_context_trees(arrays: Arrays, n_values: Sequence[int], hierarchical: 
     arrays do not fit.
     """
     if "tree_levels" not in arrays:
-        raise InvalidArray("tree_levels", "is missing: an earlier form of fewpass wrote this model. Train it again")
+        raise InvalidArray("tree_levels", "is missing: an earlier version of fewpass wrote this model. Train it again")
     levels = arrays["tree_levels"]
     node_ends = np.cumsum(levels.sum(axis=1))
     n_nodes = int(node_ends[-1]) if node_ends.size else 0
@@ -292,7 +292,7 @@ def _tree(
     level_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(levels[levels > 0])])
     n_children = numbers["tree_n_children"][nodes]
     if n_children.sum() != n_children.size - 1:
-        raise InvalidArray("tree_n_children", "does not reach every node once")
+        raise InvalidArray("tree_n_children", "does not visit every node exactly once")
     parent = np.concatenate([np.full(1, -1, np.int64), np.repeat(np.arange(n_children.size), n_children)])
     branch = numbers["tree_branch"][nodes]
     branch[0] = -1

@@ -82,15 +82,17 @@ class NetworkParameters(HDPParameters):
         if self.estimator is None:
             object.__setattr__(self, "estimator", self._usual_estimator())  # models record which one it was
         if self.estimator not in ESTIMATORS:
-            raise InvalidParameter("estimator", self.estimator, f"use one of {', '.join(ESTIMATORS)}")
+            raise InvalidParameter("estimator", self.estimator, f"one of {', '.join(ESTIMATORS)}")
         if self.m is not None and not 0 <= self.m < 1e9:
             raise InvalidParameter("m", self.m, "a number from 0 to 1e9, or null to choose it")
         if self.m is not None and self.estimator != "m":
-            raise InvalidParameter("m", self.m, f"it belongs to estimator=m, not to estimator={self.estimator}")
+            raise InvalidParameter("m", self.m, because=f"it belongs to estimator=m, not to estimator={self.estimator}")
         if self.back_off not in ("context", "cell"):
-            raise InvalidParameter("back_off", self.back_off, "use context or cell")
+            raise InvalidParameter("back_off", self.back_off, "context or cell")
         if self.back_off != "context" and self.estimator != "m":
-            raise InvalidParameter("back_off", self.back_off, f"it belongs to estimator=m, not to {self.estimator}")
+            raise InvalidParameter(
+                "back_off", self.back_off, because=f"it belongs to estimator=m, not to {self.estimator}"
+            )
         if not 2 <= self.max_values <= 65_000:
             raise InvalidParameter("max_values", self.max_values, "from 2 to 65,000")
 
@@ -157,11 +159,13 @@ class TANParameters(StructureParameters):
         if self.ess is not None and not 0 < self.ess < 1e9:
             raise InvalidParameter("ess", self.ess, "a number from 0 to 1e9, or null to choose it")
         if self.ess is not None and not self.average:
-            raise InvalidParameter("ess", self.ess, "it belongs to average=true")
+            raise InvalidParameter("ess", self.ess, because="it belongs to average=true")
         if self.average and self.estimator != "m":
-            raise InvalidParameter("estimator", self.estimator, "average=true has estimates of its own; leave it out")
+            raise InvalidParameter(
+                "estimator", self.estimator, because="average=true has its own estimates; leave estimator out"
+            )
         if self.average and self.m is not None:
-            raise InvalidParameter("m", self.m, "average=true has estimates of its own: use ess")
+            raise InvalidParameter("m", self.m, because="average=true has its own estimates: use ess")
 
     def _usual_estimator(self) -> str:
         return "m" if self.average else super()._usual_estimator()
@@ -203,7 +207,7 @@ class SKDBParameters(KDBParameters):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.loss not in LOSSES:
-            raise InvalidParameter("loss", self.loss, f"use one of {', '.join(LOSSES)}")
+            raise InvalidParameter("loss", self.loss, f"one of {', '.join(LOSSES)}")
 
 
 def schema_pass(

@@ -128,7 +128,7 @@ class PrefixLosses(Statistic):
         without rows.
         """
         if not self.n_rows:
-            raise EmptyStatistic("No rows were measured, so no prefix can be chosen.")
+            raise EmptyStatistic("No rows were measured, so feature selection is impossible.")
         flat = self.losses.T.ravel()  # prefix by prefix: the first of the least is the smallest model
         n_attributes, k = divmod(int(flat.argmin()), self.losses.shape[0])
         return Selection(n_attributes, k, self.losses / (self.n_rows * float(kernels.ONE)))

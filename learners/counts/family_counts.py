@@ -120,7 +120,7 @@ class FamilyCounts(CodeStatistic):
         whole = self.empty()
         whole.n_rows, whole.class_counts = parts[0].n_rows, parts[0].class_counts.copy()
         if any(not np.array_equal(part.class_counts, whole.class_counts) for part in parts):
-            raise StatisticMismatch("Families counted on different rows cannot be joined.")
+            raise StatisticMismatch("Cannot join families counted on different rows.")
         cells = {family: part._cells[i] for part in parts for i, family in enumerate(part.families)}
         whole._cells = [cells[family] for family in whole.families]
         return whole

@@ -107,5 +107,5 @@ def conditional_mutual_information(pairs: PairCounts, width_cost: float = 0.0) -
 
 def _n_rows(pairs: PairCounts) -> int:
     if not pairs.n_rows:
-        raise EmptyStatistic("There are no counted rows to compute information from.")
+        raise EmptyStatistic("No rows were counted, so information cannot be computed.")
     return pairs.n_rows

@@ -137,8 +137,7 @@ class Moments(Statistic):
             unit = self.units[i]
             words = Attribute(unit.name, "numeric", arrow_type=unit.arrow_type).number_text(float(extreme))
             raise SchemaError(
-                f"Column {unit.name!r} holds {words}, too far from its other numbers for sums of products. "
-                "Replace it by null, or drop the column.",
+                f"Column {unit.name!r} holds {words}, too far from its other numbers to compute covariances. Replace it by null, or drop the column.",
                 unit.name,
             )
         return max(needed), is_whole

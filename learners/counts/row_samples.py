@@ -163,7 +163,7 @@ class DrawnRows(CodeStatistic):
         parts[1] = parts[1]._replace(counts=-parts[1].counts)
         left = _distinct(parts)
         if np.any(left.counts < 0):
-            raise StatisticMismatch("Rows that were never added cannot be subtracted; these samples are different.")
+            raise StatisticMismatch("Cannot subtract rows that were never added.")
         self.n_rows -= other.n_rows
         self.limit = limit
         self._sample = left.at(left.counts > 0)

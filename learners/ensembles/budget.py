@@ -29,7 +29,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.passes is not None and self.passes < 2:
-            raise InvalidParameter("passes", self.passes, "at least 2: one for the schema, one for the counts")
+            raise InvalidParameter("passes", self.passes, "at least 2 (one pass for the schema, one for the counts)")
         if self.seconds is not None and not (math.isfinite(self.seconds) and self.seconds > 0):
             raise InvalidParameter("seconds", self.seconds, "a number above zero")
         if self.model_bytes is not None and self.model_bytes < 10_000:
@@ -61,7 +61,7 @@ class Choice:
         if has_correction:
             left -= SECONDS_A_CORRECTION
         elif self.has_correction:
-            words.append(f"No correction: {self.seconds:g} seconds are too few for one.")
+            words.append(f"No correction: {self.seconds:g} seconds are too few.")
         choice = replace(self, has_correction=has_correction, words=tuple(words)).of_size(n_rows)
         a_member = _seconds_of_member(n_rows, n_columns)
         return choice.at_most(max(1, int(left / a_member)), f"one takes about {a_member:.2g} s on this table")
@@ -87,7 +87,7 @@ class Choice:
     def within_cuts(self, schema: Schema) -> Choice:
         """Limit the members to those for which the schema has cut points."""
         with_cuts = n_members_with_cuts(schema)
-        return self if with_cuts is None else self.at_most(with_cuts, "the given schema has cut points for no more")
+        return self if with_cuts is None else self.at_most(with_cuts, "the given schema has cut points for only these")
 
     def within_bytes(self, pool: Pool, n_classes: int) -> tuple[Pool, list[str]]:
         """Keep the first members whose tables fit into `model_bytes`. Returns the pool and explanations."""
@@ -107,7 +107,7 @@ class Choice:
             n_members, total = n_members + 1, total + size
         if n_members == len(sizes):
             return pool, []
-        reason = f"{n_members} of {len(sizes)} members are kept: their tables take about {total:,} bytes."
+        reason = f"{n_members} of {len(sizes)} members kept; their tables take about {total:,} bytes."
         return replace(pool, members=pool.members[:n_members]), [reason]
 
 
@@ -123,11 +123,11 @@ def choose_ensemble_within_budget(members: int | None, has_correction: bool, bud
     has_pairs = budget.passes is None or budget.passes >= 3
     if not has_pairs:
         words.append("No attribute has parents: two passes leave none for the pair counts.")
-    words.append("Networks with random cut points, weighted together: the best calibrated of our learners.")
+    words.append("Networks with random cut points, weighted together.")
     words.append(
-        "A correction by boosted trees, learned from drawn rows: it finds what needs many attributes at once."
+        "Boosted trees, learned from drawn rows, correct the networks where many attributes interact."
         if has_correction
-        else "No correction, as asked."
+        else "No correction, as requested."
     )
     few = members or CORRECTED_MEMBERS
     return Choice(members or MEMBERS, few, has_pairs, has_correction, budget.model_bytes, tuple(words), budget.seconds)

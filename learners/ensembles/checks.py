@@ -42,7 +42,7 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
         check_array_type_and_shape(arrays, f"entry_{name}", dtype, n)
     member = arrays["entry_member"]
     if member.size and (member[0] != 0 or not np.isin(np.diff(member), (0, 1)).all()):
-        raise InvalidArray("entry_member", "does not number the members one after the other")
+        raise InvalidArray("entry_member", "does not number the members consecutively")
     for name in ("dense", "vectors"):
         check_array_type_and_shape(arrays, f"entry_spread_{name}", np.float16, *arrays[f"table_{name}"].shape)
     check_array_type_and_shape(arrays, "class_counts", np.int64, schema.n_classes)

@@ -97,7 +97,9 @@ class Large(NamedTuple):
     def words(self) -> str:
         """Readable description of the chosen networks and the losses that decided."""
         losses = ", ".join(f"{name} {loss:.4f}" for name, loss in sorted(self.losses.items(), key=lambda one: one[1]))
-        return f"Networks: {self.chosen}, by the log loss of {self.n_deciding:,} rows, each left out ({losses})."
+        return (
+            f"Networks: {self.chosen}, by the log loss of {self.n_deciding:,} rows, each left out in turn ({losses})."
+        )
 
 
 class _Way(NamedTuple):

@@ -314,7 +314,7 @@ class EnsembleModel(ModelDefaults):
         """
         every = self.members
         if not 0 <= member < len(every):
-            raise InvalidParameter("member", member, f"the ensemble has the members 0 to {len(every) - 1}")
+            raise InvalidParameter("member", member, f"from 0 to {len(every) - 1}, a member of the ensemble")
         target = self.schema.target or "class"
         nodes: list[dict[str, object]] = [{"name": target, "role": "class", "n_values": self.schema.n_classes}]
         edges = []

@@ -116,7 +116,7 @@ class Training:
                 )
 
             boosted: Boosters | None = yield Work("boosting trees", correct, "rounds")
-            facts["correction"] = boosted.facts if boosted else "no number of rounds lowered the loss of rows left out"
+            facts["correction"] = boosted.facts if boosted else "no number of rounds lowered the left-out loss"
             if boosted:
                 share, correction = boosted.share, boosted.correction(self.schema)
                 left_out, left_out_weights = boosted.left_out, boosted.left_out_weights
@@ -162,7 +162,7 @@ class Training:
         members, solved, scores, rows, own = fitted
         pool, words = self.choice.within_bytes(Pool(members, solved), self.schema.n_classes)
         if len(members) < len(self.members):
-            words.insert(0, f"{len(members)} of {len(self.members)} members: the last two lowered the loss by little.")
+            words.insert(0, f"{len(members)} of {len(self.members)} members: the last two hardly lowered the loss.")
 
         n_kept, n_fitted = len(pool.members), len(members)
         compiled = compile_ensemble_pool(self.views.schema, class_counts, pool)
@@ -263,7 +263,7 @@ class Training:
             self.schema, self.rows, scores, self.seed, threads, advance, self.row_weights
         )
         if boosted is None:
-            facts["correction"] = "no number of rounds lowered the loss of rows left out"
+            facts["correction"] = "no number of rounds lowered the left-out loss"
             return 1.0, None, None
         facts["correction"] = boosted.facts
         return boosted.share, boosted.correction(self.schema), boosted

@@ -33,18 +33,18 @@ class Kind(NamedTuple):
     wish: str
 
 
-TEXT, PATH = Kind(str, "give text"), Kind((str, os.PathLike), "give a path")
+TEXT, PATH = Kind(str, "text"), Kind((str, os.PathLike), "a path")
 KINDS = {
-    "int": Kind(Integral, "give a whole number"),
-    "float": Kind(Real, "give a number"),
+    "int": Kind(Integral, "a whole number"),
+    "float": Kind(Real, "a number"),
     "str": TEXT,
     "DialectName": TEXT,
     "str | Path": PATH,
-    "str | Sequence[str]": Kind((str, Collection), "give a name, or a list of names"),
-    "Mapping": Kind(Mapping, "give a mapping, such as {'name': value}"),
-    "Average": Kind(Average, "give an Average, or nothing"),
-    "Schema": Kind(Schema, "give a Schema, such as infer_schema tells it"),
-    "How": Kind(str, f"give one of {', '.join(map(repr, get_args(How)))}"),
+    "str | Sequence[str]": Kind((str, Collection), "a name, or a list of names"),
+    "Mapping": Kind(Mapping, "a mapping, such as {'name': value}"),
+    "Average": Kind(Average, "an Average or None"),
+    "Schema": Kind(Schema, "a Schema, such as infer_schema returns"),
+    "How": Kind(str, f"one of {', '.join(map(repr, get_args(How)))}"),
 }
 
 

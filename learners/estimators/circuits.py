@@ -52,9 +52,7 @@ RENAMED = {"sample": "sample_rows"}
 
 def _with_class(network: SumProductNetwork) -> bool:
     if network.target is None and "classes_" not in vars(network):
-        raise AttributeError(
-            "No class was learned: name the class column, target='…', or give it to fit, to have predictions."
-        )
+        raise AttributeError("The model has no class: pass target='…', or y to fit, to get predictions.")
     return True
 
 
@@ -228,7 +226,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
             seed = int(check_random_state(random_state).randint(0, 2**31 - 1))
         except ValueError as error:
             raise InvalidParameter(
-                "random_state", random_state, "give a whole number from 0, a RandomState, or None"
+                "random_state", random_state, "a whole number from 0, a RandomState, or None"
             ) from error
         names = [name for name in self.arrow_schema_.names if name in model.columns.number]
         model.columns.rows([given])  # refuses unknown columns and values

@@ -147,7 +147,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         parts = [Part(source, MemoryStore())]
         if not is_first:
             if target != self.target_:
-                raise InvalidParameter("target", target, f"the rows so far had the classes in {self.target_!r}")
+                raise InvalidParameter("target", target, because=f"earlier rows had their classes in {self.target_!r}")
             parts, is_named = [*self._rows_so_far(), *parts], self._columns.is_named
         return self._fitted(parts, target, on_progress, is_named=is_named)
 
@@ -161,7 +161,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         if not isinstance(other, Classifier):
-            raise InvalidParameter("other", type(other).__name__, "give a fitted estimator of the same class")
+            raise InvalidParameter("other", type(other).__name__, "a fitted estimator of the same class")
         check_is_fitted(other, "model_")
         ours, theirs = self.get_params(deep=False), other.get_params(deep=False)
         if type(self) is not type(other) or self.target_ != other.target_ or ours != theirs:
@@ -173,7 +173,9 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
 
     def _rows_so_far(self) -> tuple[Part, ...]:
         if "parts_" not in vars(self):
-            raise LearnerError("A loaded model has no rows to add others to. Fit it anew from all rows.")
+            raise LearnerError(
+                "A loaded model cannot be updated, because it has no counts of its rows. Fit it again on all rows."
+            )
         return self.parts_
 
     def _fitted(self, parts: Sequence[Part], target: str, on_progress: OnProgress | None, *, is_named: bool) -> Self:
@@ -317,10 +319,10 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
                 raise InvalidParameter(
                     "sample_weight",
                     type(sample_weight).__name__,
-                    'with paths, name the column: columns={"w": {"weight": True}}',
+                    because='with paths, name the column: columns={"w": {"weight": True}}',
                 )
             if named is None and y is None:
-                raise InvalidParameter("target", None, "name the class column: target='…', or fit(X, 'column')")
+                raise InvalidParameter("target", None, because="name the class column: target='…', or fit(X, 'column')")
             return (
                 open_source_or_paths(X, self.model_.schema if is_more else self.schema, self.columns, y),
                 cast(str, named),
@@ -330,7 +332,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             raise InvalidParameter(
                 "target",
                 None,
-                f"name the class column: target='…', fit(X, 'column') or fit(X, y) ({type(self).__name__} requires y to be "
+                because=f"name the class column: target='…', fit(X, 'column') or fit(X, y) ({type(self).__name__} requires y to be "
                 "passed, but the target y is None)",
             )
         rows = rows_as_record_batches(X, self)

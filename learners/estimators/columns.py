@@ -113,7 +113,7 @@ class KnownColumns:
         absent = [name for name in self.attributes if name not in present]
         if absent:
             self.warn_once(
-                f"The data lacks columns of the model: {names_with_suggestions(absent, unknown)}. Rows are answered without them."
+                f"The data lacks columns of the model: {names_with_suggestions(absent, unknown)}. Predictions are made without them."
             )
         self._warn_of_unknown([name for name in unknown if not get_close_matches(name, absent)])
         self._passed = names

@@ -33,7 +33,7 @@ def class_label_column(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
     except SchemaError:
         raise
     except ValueError as error:  # in the words of scikit-learn, whose users know them
-        raise InvalidParameter("y", type(y).__name__, one_line_error_text(error).removesuffix(".")) from error
+        raise InvalidParameter("y", type(y).__name__, because=one_line_error_text(error).removesuffix(".")) from error
     return column
 
 
@@ -45,7 +45,9 @@ def append_class_column(rows: Rows, y: Any, target: str | None) -> tuple[Rows, s
     own = getattr(y, "name", None)  # that the classes bring along, as those of a pandas Series do
     name = own if isinstance(own, str) and own else target or "class"
     if name in rows.arrow_schema.names:
-        raise InvalidParameter("target", name, "a column of that name is in X already: name the classes otherwise")
+        raise InvalidParameter(
+            "target", name, because="X already has a column of that name: choose another name for the classes"
+        )
     return rows.with_column(name, class_label_column(y, name)), name
 
 
@@ -59,20 +61,21 @@ def sample_weight_counts(sample_weight: Any) -> pa.Array:
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidParameter("sample_weight", type(sample_weight).__name__, "give one number for each row") from None
+        raise InvalidParameter("sample_weight", type(sample_weight).__name__, "one number for each row") from None
     if weights.ndim != 1:
-        raise InvalidParameter("sample_weight", f"{weights.ndim}-dimensional", "give one number for each row")
+        raise InvalidParameter("sample_weight", f"{weights.ndim}-dimensional", "one number for each row")
     is_count = (weights >= 0) & (weights == np.floor(weights)) & (weights <= MOST_WEIGHT)
     if not is_count.all():
         row = int(np.argmin(is_count))
         raise InvalidParameter(
             "sample_weight",
             float(weights[row]),
-            f"the weight of row {row} must be a whole number from 0 to {MOST_WEIGHT:,}, as it says how often the row counts. To use "
-            "fractions, multiply all weights and round them",
+            because=f"the weight of row {row} must be a whole number from 0 to {MOST_WEIGHT:,}, because it is the number of times the row counts. To use fractions, multiply all weights and round them",
         )
     if not weights.any():
-        raise InvalidParameter("sample_weight", "zeros", "all weights are zero, and so there is no row to learn from")
+        raise InvalidParameter(
+            "sample_weight", "zeros", because="all weights are zero, so there is no row to learn from"
+        )
     return pa.array(weights.astype(np.int64))
 
 
@@ -81,14 +84,16 @@ def weighted_accuracy(predicted: Any, y: Any, sample_weight: Any) -> float:
     from sklearn.metrics import accuracy_score
 
     if np.shape(y)[:1] != predicted.shape:
-        raise InvalidParameter("y", type(y).__name__, f"give a list of the {len(predicted):,} rows' classes")
+        raise InvalidParameter("y", type(y).__name__, f"a list of the {len(predicted):,} rows' classes")
     n_missing = class_label_column(y, "class").null_count
     if n_missing:
-        raise InvalidParameter("y", type(y).__name__, f"{n_missing:,} classes are missing: leave these rows out")
+        raise InvalidParameter(
+            "y", type(y).__name__, because=f"{n_missing:,} classes are missing: leave these rows out"
+        )
     try:
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
     except (TypeError, ValueError) as error:  # in the words of scikit-learn, whose users know them
-        raise InvalidParameter("y", type(y).__name__, one_line_error_text(error).removesuffix(".")) from error
+        raise InvalidParameter("y", type(y).__name__, because=one_line_error_text(error).removesuffix(".")) from error
 
 
 def unused_column_name(name: str, names: Collection[str]) -> str:
@@ -105,7 +110,7 @@ def declared_class_labels(classes: Any) -> list[Value]:
     """
     labels: Sequence[Any] = np.asarray(classes).ravel().tolist()
     if not all(isinstance(name, str | bool | int | float) for name in labels):
-        raise InvalidParameter("classes", type(classes).__name__, "give a list of classes")
+        raise InvalidParameter("classes", type(classes).__name__, "a list of classes")
     plain: list[Value] = [int(name) if isinstance(name, float) and name.is_integer() else name for name in labels]
     values_to_arrow_column("classes", plain)
     return list(dict.fromkeys(plain))
@@ -130,6 +135,6 @@ def passes_with_declared_classes(
             known.merge(answer)
             if known.classes and isinstance(known.classes[0], str) is not isinstance(classes[0], str):
                 problem = f"the rows have classes such as {known.classes[0]!r}: give classes of that type"
-                raise InvalidParameter("classes", list(classes), problem)
+                raise InvalidParameter("classes", list(classes), because=problem)
             known.classes += [name for name in classes if name not in known.classes]
             answer = known

@@ -23,7 +23,7 @@ SLICE_ROWS = 65_536
 ENTRY = {"y": "class", "sample_weight": "weight"}  # what each argument gives for a row
 SLICE_CELLS = 1 << 24  # of a sparse matrix, made dense at a time: 128 MiB
 ACCEPTED = (
-    "give paths, a pyarrow Table, Dataset or RecordBatchReader, a pandas or polars frame, a DuckDB relation, anything with "
+    "paths, a pyarrow Table, Dataset or RecordBatchReader, a pandas or polars frame, a DuckDB relation, anything with "
     "__arrow_c_stream__, a list of dicts, a dict of columns, or a two-dimensional array"
 )
 
@@ -90,7 +90,7 @@ def is_source_or_paths(X: Any) -> bool:
 def open_source_or_paths(X: Any, schema: Schema | None, columns: Overrides | None = None, y: Any = None) -> Source:
     """Open paths as a source, or return X if it is one. Raises InvalidParameter if class labels accompany paths."""
     if y is not None and not isinstance(y, str):
-        raise InvalidParameter("y", type(y).__name__, "with paths, give the name of the class column")
+        raise InvalidParameter("y", type(y).__name__, because="with paths, give the name of the class column")
     return X if isinstance(X, Source) else Source.open(X, types=declared_text_types(schema, columns))
 
 
@@ -261,8 +261,8 @@ def _table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
     for name, values in columns.items():
         if not hasattr(values, "__len__") or isinstance(values, str | bytes | Mapping):
             raise SchemaError(
-                f"Column {str(name)!r} holds {type(values).__name__}, and others hold several values. Give a list or an array "
-                "for every column, or, of one row, a single value for each.",
+                f"Column {str(name)!r} holds {type(values).__name__}, but other columns have several values. Pass a list or array for "
+                "every column, or a single value for each.",
                 str(name),
             )
     table = {str(name): values_to_arrow_column(str(name), values) for name, values in columns.items()}
@@ -283,14 +283,13 @@ def values_to_arrow_column(name: str, values: Any) -> pa.Array | pa.ChunkedArray
             return pa.array(values, pa.uint64(), from_pandas=has_marks)
     except UnicodeEncodeError as error:
         raise SchemaError(
-            f"Column {name!r} holds half of a character ({error.object[error.start : error.end]!r}), which is no text. Remove it, such as "
-            "with text.encode(errors='ignore').decode().",
+            f"Column {name!r} holds half of a character ({error.object[error.start : error.end]!r}), which is not valid text. Remove it, "
+            "for example with text.encode(errors='ignore').decode().",
             name,
         ) from error
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise SchemaError(
-            f"The values of column {name!r} have no common type that a column can have ({one_line_error_text(error)}). "
-            "Convert them to one, or drop the column.",
+            f"The values of column {name!r} have no common Arrow type ({one_line_error_text(error)}). Convert them to one type, or drop the column.",
             name,
         ) from error
 
@@ -309,7 +308,7 @@ def _of_array(X: Any, estimator: Any) -> Rows:
             array, dtype=None, accept_sparse="csr", ensure_all_finite=False, estimator=estimator, input_name="X"
         )
     except ValueError as error:  # in the words of scikit-learn, whose users know them
-        raise InvalidParameter("X", type(X).__name__, one_line_error_text(error).removesuffix(".")) from error
+        raise InvalidParameter("X", type(X).__name__, because=one_line_error_text(error).removesuffix(".")) from error
     names = [f"x{i}" for i in range(array.shape[1])]
     if not isinstance(array, np.ndarray):
         return _of_sparse(array, names)

@@ -54,7 +54,7 @@ class Comparison:
     def column(self, score: str, learner: str) -> Floats:
         """Return the means of one learner, (n_data_sets,). Raises InvalidParameter if it was not compared."""
         if learner not in self.learners:
-            raise InvalidParameter("learner", learner, f"compared were {', '.join(self.learners)}")
+            raise InvalidParameter("learner", learner, f"one of {', '.join(self.learners)}")
         return self.means[score][:, self.learners.index(learner)]
 
     def versus(self, score: str, a: str, b: str) -> Versus:
@@ -105,7 +105,7 @@ def compare(outcomes: Iterable[Outcome]) -> Comparison:
     outcomes = list(outcomes) if isinstance(outcomes, Iterable) else [outcomes]
     for outcome in outcomes:
         if not isinstance(outcome, Outcome):
-            raise InvalidParameter("outcomes", type(outcome).__name__, "give Outcomes, as cross_validate returns them")
+            raise InvalidParameter("outcomes", type(outcome).__name__, "Outcomes from cross_validate")
     outcomes = [outcome for outcome in outcomes if outcome.limit is None]
     if not outcomes:
         raise EmptyData("There are no outcomes to compare.")

@@ -112,7 +112,7 @@ def cross_validate(
     """
     for name, names in (("data", data), ("learners", learners)):
         if isinstance(names, str) or not isinstance(names, Collection):
-            raise InvalidParameter(name, names, "give a list")
+            raise InvalidParameter(name, names, "a list")
     least_one = {"repetitions": repetitions, "jobs": jobs, "threads": threads, "n_folds - 1": n_folds - 1}
     for name, value in least_one.items():
         if value < 1:
@@ -120,7 +120,7 @@ def cross_validate(
     specs = list(dict.fromkeys(LearnerSpec.parse(text) for text in learners))
     as_given = {LearnerSpec.parse(text).text: text.strip() for text in reversed(learners)}
     if not specs:
-        raise InvalidParameter("learners", learners, "name at least one")
+        raise InvalidParameter("learners", learners, "one or more learners")
     trials = cross_validation_trials(
         [each for each in find_data_sets(data, target, columns) if most_rows is None or each.n_rows <= most_rows],
         specs,

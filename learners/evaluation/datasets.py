@@ -80,7 +80,7 @@ def find_data_sets(
     """
     content = json.dumps(columns, sort_keys=True) if columns else ""
     if row_weight_rule(columns) is not None:
-        raise InvalidParameter("columns", "weight", "a comparison counts each row once: leave the weight out")
+        raise InvalidParameter("columns", "weight", because="compare counts each row once: leave the weight out")
     files: list[str] = []
     for path in paths:
         if "://" in str(path) or not Path(path).is_dir():

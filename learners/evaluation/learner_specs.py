@@ -50,7 +50,7 @@ class LearnerSpec:
         for entry in filter(None, OUTSIDE_BRACKETS.split(rest)):
             key, separator, value = entry.partition("=")
             if not separator:
-                raise InvalidParameter("learner", text, f"{entry!r} is not parameter=value")
+                raise InvalidParameter("learner", text, because=f"write {entry!r} as parameter=value")
             try:
                 read = json.loads(value)
                 parameters[key.strip()] = tuple(read) if isinstance(read, list) else read
@@ -62,7 +62,7 @@ class LearnerSpec:
             parse_parameters_dataclass(PEERS[name].parameters, name, parameters)
         else:
             known = ", ".join([*recipes.LEARNERS, *(peer for peer in PEERS if peer not in recipes.LEARNERS)])
-            raise InvalidParameter("learner", name, f"use one of {known}")
+            raise InvalidParameter("learner", name, f"one of {known}")
         ordered = tuple(sorted(parameters.items()))
         words = ",".join(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in ordered)
         return cls(f"{name}:{words}" if words else name, name, ordered)

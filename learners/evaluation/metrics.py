@@ -15,9 +15,7 @@ from learners.kernels.arrays import Floats, Integers, Mask
 
 CALIBRATION_BINS = 15
 LEAST_PROBABILITY = 1e-15
-NO_ROWS = (
-    "There are no rows to evaluate on. Give some; where training keeps rows back, a larger share, or none (holdout=0)."
-)
+NO_ROWS = "There are no rows to evaluate on. Provide some, keep back a larger share in training (--holdout .3), or skip evaluation (--holdout 0)."
 
 
 @dataclass(frozen=True)

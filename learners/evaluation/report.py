@@ -87,7 +87,7 @@ def comparison_report_markdown(
     """Return the comparison as a Markdown page."""
     lines = [f"# {title}", "", "```sh", command, "```", "", protocol, ""]
     lines += [
-        "Less is better everywhere. Wins–draws–losses count data sets by their means, which draw when equal to four "
+        "Lower is better in all scores. Wins–draws–losses count data sets by their means, which draw when equal to four "
         "decimals; p is of a two-tailed sign test without the draws (bold below 0.05); the ratio is the median over the "
         "data sets. Every score of every data set is in `data-sets.csv`, every pair of learners in `pairs.csv`.",
         "",

@@ -46,9 +46,9 @@ class Average:
 
     def __post_init__(self) -> None:
         if not 2 <= self.n <= MOST_AVERAGED:
-            raise InvalidParameter("n", self.n, f"use 2 to {MOST_AVERAGED:,} draws")
+            raise InvalidParameter("n", self.n, f"2 to {MOST_AVERAGED:,} draws")
         if not 0 < self.level < 1:
-            raise InvalidParameter("level", self.level, "use a number between 0 and 1")
+            raise InvalidParameter("level", self.level, "a number between 0 and 1")
         check_seed(self.seed)
 
 
@@ -76,13 +76,13 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0 < self.error < 1:
-            raise InvalidParameter("error", self.error, "use a number between 0 and 1")
+            raise InvalidParameter("error", self.error, "a number between 0 and 1")
         if not (self.time_limit_s > 0 and math.isfinite(self.time_limit_s)):
-            raise InvalidParameter("time_limit_s", self.time_limit_s, "use a positive number of seconds")
+            raise InvalidParameter("time_limit_s", self.time_limit_s, "a positive number of seconds")
         check_seed(self.seed)
 
 
 def check_seed(seed: int) -> None:
     """Refuse a seed out of range. Raises InvalidParameter."""
     if not 0 <= seed < 1 << 64:
-        raise InvalidParameter("seed", seed, "use a whole number from 0 to 2^64 - 1")
+        raise InvalidParameter("seed", seed, "a whole number from 0 to 2^64 - 1")

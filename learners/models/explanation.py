@@ -62,11 +62,9 @@ class Additive(Protocol):
 def explain(model: Model, chunk: Chunk) -> Explanation:
     """Explain the prediction of each row. Raises NoClass or InvalidParameter."""
     if not hasattr(model, "predict_proba"):
-        raise InvalidParameter("model", type(model).__name__, "give a model, such as estimator.model_")
+        raise InvalidParameter("model", type(model).__name__, "a model, such as estimator.model_")
     if not isinstance(chunk, Chunk):
-        raise InvalidParameter(
-            "chunk", type(chunk).__name__, "give a Chunk; estimator.explain(X) takes rows of any form"
-        )
+        raise InvalidParameter("chunk", type(chunk).__name__, "a Chunk; estimator.explain(X) takes rows of any form")
     probabilities = check_answer_distributions(model.predict_proba(chunk))
     n_rows, n_classes = probabilities.shape
     ranked = np.argsort(-probabilities, axis=1, kind="stable")

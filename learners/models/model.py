@@ -105,12 +105,12 @@ class ModelDefaults:
         """Raises InvalidParameter: the model has no posterior."""
         del chunk
         text = f"a model of kind {self.kind!r} has no posterior; use estimator hdp, or learner spn with learning=gibbs"
-        raise InvalidParameter("interval", level, text)
+        raise InvalidParameter("interval", level, because=text)
 
     def member_structure(self, member: int) -> dict[str, object]:
         """Raises InvalidParameter: the model has no members."""
         text = f"a model of kind {self.kind!r} has no members; only ensembles have"
-        raise InvalidParameter("member", member, text)
+        raise InvalidParameter("member", member, because=text)
 
     def warnings(self) -> list[str]:
         """No warnings."""
@@ -132,7 +132,7 @@ class ModelDefaults:
 def check_array_offsets(name: str, starts: Array, n_parts: int, end: int) -> None:
     """Refuse offsets that do not ascend from zero to the end."""
     if starts.size != n_parts + 1 or starts[0] != 0 or starts[-1] != end or (np.diff(starts) < 0).any():
-        raise InvalidArray(name, "does not ascend from zero to the end of what it divides")
+        raise InvalidArray(name, "must ascend from zero to the length of the divided array")
 
 
 def check_array_type_and_shape(arrays: Arrays, name: str, dtype: type, *shape: int | None) -> Array:
@@ -145,7 +145,7 @@ def check_array_type_and_shape(arrays: Arrays, name: str, dtype: type, *shape: i
     if array.dtype != dtype or not fits:
         described = f"{array.dtype} of shape {array.shape}"
         sizes = ", ".join("any" if n is None else str(n) for n in shape)
-        raise InvalidArray(name, f"is {described}, where {np.dtype(dtype)} of shape ({sizes}) belongs")
+        raise InvalidArray(name, f"is {described}; expected {np.dtype(dtype)} of shape ({sizes})")
     return array
 
 

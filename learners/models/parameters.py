@@ -38,15 +38,15 @@ WORDS = {
     "greater_than": "must be above {gt}",
     "less_than": "must be below {lt}",
     "less_than_equal": "must be at most {le}",
-    "too_short": "has {actual_length} entries and needs at least {min_length}",
-    "too_long": "has more than the {max_length} entries that it may have",
+    "too_short": "has {actual_length} entries but needs at least {min_length}",
+    "too_long": "may have at most {max_length} entries",
     "string_too_short": "must have at least {min_length} characters",
     "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "must look like {pattern}",
-    "literal_error": "is not known; there are {expected}",
-    "enum": "is not known; there are {expected}",
-    "union_tag_invalid": "has a {discriminator} that is not known, {tag!r}; there are {expected_tags}",
-    "union_tag_not_found": "does not say its {discriminator}",
+    "string_pattern_mismatch": "must match the pattern {pattern}",
+    "literal_error": "is unknown; use one of {expected}",
+    "enum": "is unknown; use one of {expected}",
+    "union_tag_invalid": "has the unknown {discriminator} {tag!r}; use one of {expected_tags}",
+    "union_tag_not_found": "lacks the field {discriminator}",
 }  # of pydantic's findings by their type
 P = TypeVar("P", bound="Parameters")
 
@@ -77,7 +77,7 @@ def parse_parameters_dataclass(cls: type[P], of: str, given: Mapping[str, object
     known = [field.name for field in dataclasses.fields(cls)]
     for name in given:
         if name not in known:
-            raise InvalidParameter(name, given[name], f"{of} has the parameters {', '.join(known)}")
+            raise InvalidParameter(name, given[name], because=f"{of} has the parameters {', '.join(known)}")
     of_names = {field.name for field in dataclasses.fields(cls) if field.type == "tuple[str, ...]"}
     values = {name: (value,) if name in of_names and isinstance(value, str) else value for name, value in given.items()}
     try:
@@ -89,7 +89,7 @@ def parse_parameters_dataclass(cls: type[P], of: str, given: Mapping[str, object
             raise cause from None
         field = str(first["loc"][0]) if first["loc"] else known[0]
         words = ("it " if first["type"] in WORDS else "") + parameter_error_message(first)
-        raise InvalidParameter(field, given.get(field), words) from None
+        raise InvalidParameter(field, given.get(field), because=words) from None
 
 
 def parameter_error_message(finding: Mapping[str, Any]) -> str:

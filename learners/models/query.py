@@ -115,11 +115,9 @@ class Sample(Given):
     def __post_init__(self) -> None:
         _name_some(self, "variables")
         if not isinstance(self.n, Integral) or self.n < 1:
-            raise InvalidParameter("n", self.n, "use 1 or more samples")
+            raise InvalidParameter("n", self.n, "1 or more")
         if self.n > MAX_SAMPLES:
-            raise InvalidParameter(
-                "n", self.n, f"one query draws at most {MAX_SAMPLES:,} samples, wherever it is asked"
-            )
+            raise InvalidParameter("n", self.n, f"at most {MAX_SAMPLES:,}")
         check_seed(self.seed)
 
 
@@ -158,14 +156,16 @@ class Map(ColumnQuery):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.time_limit_s >= 0 and math.isfinite(self.time_limit_s)):
-            raise InvalidParameter("time_limit_s", self.time_limit_s, "use zero or more seconds")
+            raise InvalidParameter("time_limit_s", self.time_limit_s, "zero or more seconds")
         if not 1 <= self.k <= MAX_TREES:
-            raise InvalidParameter("k", self.k, f"use 1 to {MAX_TREES:,}")
+            raise InvalidParameter("k", self.k, f"1 to {MAX_TREES:,}")
         if not 1 <= self.best <= MAX_TREES:
-            raise InvalidParameter("best", self.best, f"use 1 to {MAX_TREES:,}")
+            raise InvalidParameter("best", self.best, f"1 to {MAX_TREES:,}")
         if self.best > 1 and self.solver not in RANKING_SOLVERS:
             raise InvalidParameter(
-                "best", self.best, f"solver {self.solver!r} tells one; use {' or '.join(RANKING_SOLVERS)}"
+                "best",
+                self.best,
+                because=f"solver {self.solver!r} returns one assignment only; use {' or '.join(RANKING_SOLVERS)}",
             )
         check_seed(self.seed)
 
@@ -304,7 +304,7 @@ class Effects(DrawQuery):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.level < 1:
-            raise InvalidParameter("level", self.level, "use a number between 0 and 1")
+            raise InvalidParameter("level", self.level, "a number between 0 and 1")
 
 
 @dataclass(frozen=True)
@@ -331,7 +331,7 @@ class Score:
     def __post_init__(self) -> None:
         _name_some(self, "edges")
         if self.edges and self.bif:
-            raise InvalidParameter("bif", f"{self.bif[:40]}…", "give either edges or bif")
+            raise InvalidParameter("bif", f"{self.bif[:40]}…", because="give either edges or bif, not both")
 
 
 def _name_some(query: object, *fields: str) -> None:
@@ -339,13 +339,13 @@ def _name_some(query: object, *fields: str) -> None:
     for field_name in fields:
         names = getattr(query, field_name)
         if isinstance(names, Mapping) or not isinstance(names, Iterable):
-            raise InvalidParameter(field_name, names, "names of columns; what is known of them goes into evidence")
+            raise InvalidParameter(field_name, names, "names of columns; put known values into evidence")
         object.__setattr__(query, field_name, (names,) if isinstance(names, str) else tuple(names))
 
 
 def _check_draws(n: int, seed: int) -> None:
     if not 1 <= n <= MAX_GRAPHS:
-        raise InvalidParameter("n", n, f"use 1 to {MAX_GRAPHS:,} draws")
+        raise InvalidParameter("n", n, f"1 to {MAX_GRAPHS:,} draws")
     check_seed(seed)
 
 
@@ -362,7 +362,7 @@ def check_query_type(query: object, allowed: UnionType = Query) -> None:
     """
     if not isinstance(query, allowed):
         *names, last = (kind.__name__ for kind in get_args(allowed))
-        raise InvalidParameter("query", type(query).__name__, f"give a {', '.join(names)} or {last} of fewpass")
+        raise InvalidParameter("query", type(query).__name__, f"a {', '.join(names)} or {last} of fewpass")
     for name in ("evidence", "likely", "do"):
         if not isinstance(evidence := getattr(query, name, {}), Mapping):
-            raise InvalidParameter(name, evidence, "give a mapping from column to value")
+            raise InvalidParameter(name, evidence, "a mapping from column to value")

@@ -24,6 +24,7 @@ from learners.monitoring.reference import Reference
 from learners.monitoring.served_counts import REQUESTS, SERVED, ServedCounts
 from learners.monitoring.two_sample_tests import g_test_counts, jensen_shannon_distance, population_stability_index
 from learners.schema.schema import Attribute
+from learners.wording import points_text
 
 CAVEAT = "holds only while P(class | attributes) is as in training"
 MOST_PAIRED = 12
@@ -67,7 +68,7 @@ def drift_causes(
     mix = notes.get("class_mix")
     shifted = [one for one in alarms if one.kind == "class_mix"]
     if shifted and isinstance(mix, dict) and not causes and (mix.get("is_cause") or not moved):
-        words = "the classes' shares have changed"
+        words = "the class shares have changed"
         words += f"; that explains {mix['explains']:.0%} of what the columns moved" if mix.get("is_cause") else ""
         causes.append(Cause("class_mix", (), shifted[0].effect, "nats", words))
     causes += [
@@ -85,13 +86,13 @@ def drift_causes(
     return causes
 
 
-_REPEATS = "rows repeat: in the mean a row has {:.2g} more copies than it had in the reference"
+_REPEATS = "rows repeat: on average a row has {:,.1f} more copies than in the reference"
 _OTHERS = {
     "confidence": "predicted classes and their confidence have changed",
-    "surprise": "rows have become more or less probable by the model",
+    "surprise": "rows have become more or less probable under the model",
 }
 _WORDS = {
-    "absent": "is not sent",
+    "absent": "is absent",
     "missing": "is missing",
     "unseen": "has values that training never saw",
     "rare": "has rare values",
@@ -103,7 +104,7 @@ _WORDS = {
 
 def _of_quality(one: Finding) -> Cause:
     more = "more" if one.effect > 0 else "fewer"
-    words = f"{one.column} {_WORDS[one.kind]} in {abs(one.effect):.3g} points {more} of the rows"
+    words = f"{one.column} {_WORDS[one.kind]} in {more} rows ({points_text(one.effect)} percentage points)"
     if one.kind == "out_of_range" and one.effect > 0:
         words += ": another unit, or a broken sensor"
     return Cause(one.kind, (str(one.column),), one.effect, "points", words)

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from learners.counts.moments import Moments
-from learners.errors import InvalidArray, LearnerError, SchemaError
+from learners.errors import InvalidArray, LearnerError, SchemaError, columns_flag
 from learners.kernels.arrays import Arrays, Floats
 from learners.models.model import Header
 from learners.orders.lattice.graph_samples import bitset_nodes
@@ -47,7 +47,7 @@ def checked_bge_score(moments: Moments, prior: BGePrior, standardise: bool) -> t
     if n < 2:
         without = f" ({moments.n_incomplete:,} have missing numbers)" if moments.n_incomplete else ""
         raise TooFewRows(
-            f"There are {n:,} complete rows{without} for {d} columns. BGe needs two at least: drop columns, fill in missing "
+            f"There are only {n:,} complete rows{without} for {d} columns, and BGe needs at least two: drop columns, fill in missing "
             "numbers, or cut the columns with score='bdeu'."
         )
     mean, scatter = moments.mean(), moments.scatter()
@@ -56,10 +56,9 @@ def checked_bge_score(moments: Moments, prior: BGePrior, standardise: bool) -> t
     if constant:
         one = len(constant) == 1
         listed = ", ".join(map(repr, constant))
-        drops = ", ".join(f"{name!r}: 'drop'" for name in constant)
         raise SchemaError(
             f"{'Column' if one else 'Columns'} {listed} {'is' if one else 'are'} constant in the {n:,} complete rows, so "
-            f"nothing can depend on {'it. Drop it' if one else 'them. Drop them'}: columns={{{drops}}}.",
+            f"nothing can depend on {'it. Drop it' if one else 'them. Drop them'}: {columns_flag(dict.fromkeys(constant, 'drop'))}.",
             constant[0],
         )
     spread = np.sqrt(variance)
@@ -96,28 +95,28 @@ def check_order_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
     _require(
         sizes.shape == (d,) and np.all((sizes >= 0) & (sizes < min(d, 25))),
         "n_candidates",
-        "is no number of candidates for each column",
+        "is not a number of candidates for each column",
     )
-    _require(candidates.shape == (int(sizes.sum()),), "candidates", "has another size than n_candidates tells")
+    _require(candidates.shape == (int(sizes.sum()),), "candidates", "does not have the size given by n_candidates")
     for node, own in enumerate(np.split(candidates, np.cumsum(sizes)[:-1])):
         is_sound = np.all((own >= 0) & (own < d) & (own != node)) and np.all(np.diff(own) > 0)
-        _require(is_sound, "candidates", "holds what is no other column, or no ascending ones")
+        _require(is_sound, "candidates", "must contain ascending numbers of other columns")
     total = int(np.sum(1 << sizes))
     places, logs = arrays["places"], arrays["logs"]
     if places.size:
         _require(
             places[0] >= 0 and places[-1] < total and np.all(np.diff(places) > 0),
             "places",
-            "does not fit the candidates",
+            "does not match the candidates",
         )
-    _require(logs.shape == (places.size or total,), "logs", "does not fit the candidates")
-    _require(not np.isnan(logs).any() and not np.any(logs == np.inf), "logs", "holds what is no log score")
+    _require(logs.shape == (places.size or total,), "logs", "does not match the candidates")
+    _require(not np.isnan(logs).any() and not np.any(logs == np.inf), "logs", "contains values that are not log scores")
     sets = arrays["sets"]
     if sets.size:
         ends = int(sets[0]) == 0 and int(sets[-1]) == (1 << d) - 1
-        _require(ends and np.all(sets[1:] > sets[:-1]), "sets", "is no ascending sequence from no column to all")
+        _require(ends and np.all(sets[1:] > sets[:-1]), "sets", "must ascend from no column to all columns")
     else:
-        _require(d <= 24, "sets", "is empty, but there are too many columns for all orders")
+        _require(d <= 24, "sets", "is empty, but there are too many columns to sum over all orders")
     finite = {"probabilities": d * d, "center": d, "spread": d}
     if header.get("bge") is not None:
         finite |= {"mean": d, "scatter": d * d}
@@ -129,7 +128,7 @@ def check_order_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
     _require(
         best.shape == (d,) and all(own >> d == 0 for own in best.tolist()),
         "best",
-        "is no set of columns for each column",
+        "is not a set of columns for each column",
     )
     shares = arrays["conditional"]
     n_cells = sum(
@@ -137,12 +136,12 @@ def check_order_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
         * schema.attributes[node].n_values
         for node, own in enumerate(best.tolist())
     )
-    _require(shares.size in (0, n_cells) and np.isfinite(shares).all(), "conditional", "does not fit the best graph")
+    _require(shares.size in (0, n_cells) and np.isfinite(shares).all(), "conditional", "does not match the best graph")
     if "rows" in arrays:
         rows, counts = arrays["rows"], arrays["row_counts"]
         fits = rows.dtype.kind == "u" and rows.size == d * counts.size and np.all(counts > 0)
         is_known = fits and np.all(schema.domain_sizes > rows.reshape(d, -1).T)
-        _require(is_known, "rows", "holds what are no rows of the columns")
+        _require(is_known, "rows", "contains rows that do not match the columns")
 
 
 def _require(condition: bool | np.bool_, name: str, reason: str) -> None:

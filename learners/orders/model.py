@@ -144,12 +144,12 @@ class OrderModel(ModelDefaults):
         at_limit = self.facts.get("columns_at_limit")
         if isinstance(at_limit, Sequence) and at_limit:
             warnings.append(
-                f"{', '.join(map(repr, at_limit))} may want more parents than max_parents={self.facts['max_parents']} allows."
+                f"{', '.join(map(repr, at_limit))} reach the limit max_parents={self.facts['max_parents']}: raise it to allow more parents."
             )
         if self.rows is not None:
             warnings.append(
-                f"The model keeps the {self.rows.n_distinct:,} distinct rows of its table, to score any graph: whoever may "
-                "download it can read them. keep_rows=false leaves them out."
+                f"The model keeps the {self.rows.n_distinct:,} distinct rows of its table, to score any graph: everyone who may download "
+                "the model can read them. Set keep_rows=false to leave them out."
             )
         return warnings
 

@@ -16,7 +16,7 @@ from learners.counts.distinct_rows import DistinctRows
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.information import x_log_x
 from learners.counts.moments import Moments, Unit
-from learners.errors import InvalidParameter, SchemaError, UnknownColumn
+from learners.errors import InvalidParameter, SchemaError, UnknownColumn, columns_flag
 from learners.orders.checks import check_bge_columns, checked_bge_score
 from learners.orders.lattice.coverage import order_posterior_with_coverage
 from learners.orders.lattice.graph_samples import best_graph
@@ -63,12 +63,13 @@ def screen_columns(schema: Schema, about: Sequence[str], required: Sequence[str]
         raise SchemaError(
             f"The table has {schema.n_attributes} columns; posteriors over structures have at most {MOST_COLUMNS}. Name the "
             f"columns that you ask about: screen_for=[{names[0]!r}] keeps the {MOST_COLUMNS} with most information about "
-            f"{names[0]!r}. Or drop {n_over}: columns={{{names[-1]!r}: 'drop', …}}."
+            f"{names[0]!r}. Or drop {n_over}: {columns_flag(dict.fromkeys(names[-n_over:][:3], 'drop'))} "
+            "(docs/limits.md#columns)."
         )
     columns = set(targets).union(*(parse_edge(text, names, "required") for text in required))
     if len(columns) > MOST_COLUMNS:
         raise SchemaError(
-            f"screen_for and required name {len(columns)} columns; posteriors over structures have at most {MOST_COLUMNS}. Name fewer."
+            f"screen_for and required name {len(columns)} columns; posteriors over structures have at most {MOST_COLUMNS}. Name fewer (docs/limits.md#columns)."
         )
     families = [Family(j, (i,)) for i in targets for j in range(schema.n_attributes) if j not in columns]
     counts: FamilyCounts = yield FamilyCounts(schema, families)
@@ -121,7 +122,9 @@ def learn_orders(
     References: Wang, Wicker, Kwiatkowska (2022); Koivisto, Sood (2004).
     """
     if target is not None:
-        raise InvalidParameter("target", target, "learner 'orders' has no class, every column is a node: leave it out")
+        raise InvalidParameter(
+            "target", target, because="learner 'orders' has no class, because every column is a node: leave target out"
+        )
     schema = yield from _schema(parameters, given, overrides or {})
     schema = yield from screen_columns(schema, parameters.screen_for, parameters.required)
     names = [attribute.name for attribute in schema.attributes]
@@ -152,7 +155,9 @@ def learn_orders(
     most = max_parents_per_node(parameters, score, schema.n_attributes)
     for node, name in enumerate(names):
         if len(prior.required_of(node)) > most:
-            raise InvalidParameter("max_parents", most, f"{name!r} has {len(prior.required_of(node))} required parents")
+            raise InvalidParameter(
+                "max_parents", most, because=f"{name!r} has {len(prior.required_of(node))} required parents"
+            )
     posterior = yield Work(
         "scoring parent sets",
         lambda _, advance: learn_order_posterior(score, prior, parameters, most, standard, advance),
@@ -170,7 +175,9 @@ def _model(schema: Schema, posterior: OrderPosterior, facts: Mapping[str, Any], 
     """Build the model with the tables of its most probable graph, which need the counts."""
     if posterior.prior_sums.log_z == -np.inf:
         raise InvalidParameter(
-            "required", facts["parameters"]["required"], "no graph has these edges and what else is asked"
+            "required",
+            facts["parameters"]["required"],
+            because="no graph has these edges and satisfies the other constraints",
         )
     best = best_graph(posterior.scores, posterior.lattice)
     tables = predictive_conditional_tables(score, best.parents) if isinstance(score, BDeu) else ()
@@ -197,7 +204,7 @@ def _schema(parameters: OrderParameters, given: Schema | Kept | None, overrides:
         )
     if schema.target is not None:
         raise SchemaError(
-            f"The schema has the class {schema.target!r}, but learner 'orders' has none. Infer one without a target."
+            f"The schema has the class {schema.target!r}, but learner 'orders' has none. Infer a schema without a target."
         )
     return schema
 
@@ -293,6 +300,6 @@ def _is_exact(parameters: OrderParameters, d: int, few: int | None) -> bool:
         raise InvalidParameter(
             "method",
             "exact",
-            f"all orders of {d} columns take {needs}; use 'blocks', fewer candidates, or FEWPASS_MEMORY",
+            because=f"all orders of {d} columns take {needs}; use 'blocks', fewer candidates, or FEWPASS_MEMORY",
         )
     return False

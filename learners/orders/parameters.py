@@ -100,12 +100,10 @@ class OrderParameters(Parameters):
             seed=(0, 2**32 - 1),
         )
         if not 0 < self.ess < 1e9:
-            raise InvalidParameter("ess", self.ess, "use a number above zero")
+            raise InvalidParameter("ess", self.ess, "a number above zero")
         for edge, odds in self.edge_log_odds.items():
             if not math.isfinite(odds):
-                raise InvalidParameter(
-                    f"edge_log_odds[{edge!r}]", odds, "use finite log odds, or required and forbidden"
-                )
+                raise InvalidParameter(f"edge_log_odds[{edge!r}]", odds, "finite log odds, or required and forbidden")
 
     def without(self, gone: Sequence[str], names: Sequence[str]) -> Self:
         """Restrict the parameters to the remaining columns, dropping constraints and beliefs about removed ones.
@@ -138,10 +136,10 @@ class OrderParameters(Parameters):
         if cycle:
             path = format_directed_path(cycle, names)
             raise InvalidParameter(
-                "required", list(self.required), f"{path} is a cycle, so no graph has all these edges"
+                "required", list(self.required), because=f"{path} is a cycle, so no graph has all these edges"
             )
         for edge in sorted(required & forbidden):
-            raise InvalidParameter("required", format_edge(edge, names), "forbidden or tiers contradict it")
+            raise InvalidParameter("required", format_edge(edge, names), because="forbidden or tiers contradict it")
         log_odds = {parse_edge(text, names, "edge_log_odds"): float(odds) for text, odds in self.edge_log_odds.items()}
         return StructurePrior(self.prior, required, forbidden, log_odds)
 
@@ -152,11 +150,11 @@ def parse_edge(text: str, names: Sequence[str], where: str) -> Edge:
     pieces = text.split(ARROW)
     splits = [(ARROW.join(pieces[:cut]).strip(), ARROW.join(pieces[cut:]).strip()) for cut in range(1, len(pieces))]
     if not splits:
-        raise InvalidParameter(where, text, "write an edge as 'parent->child'")
+        raise InvalidParameter(where, text, "an edge such as 'parent->child'")
     for parent, child in splits:
         if parent in known and child in known:
             if parent == child:
-                raise InvalidParameter(where, text, "no column is its own parent")
+                raise InvalidParameter(where, text, because="a column cannot be its own parent")
             return known[parent], known[child]
     raise UnknownColumn(next(name for name in splits[0] if name not in known), names)
 
@@ -173,6 +171,6 @@ def _against_tiers(tiers: Sequence[Sequence[str]], names: Sequence[str]) -> froz
             if name not in names:
                 raise UnknownColumn(name, names)
             if names.index(name) in tier:
-                raise InvalidParameter("tiers", name, "each column is in one group")
+                raise InvalidParameter("tiers", name, because="a column may be in one group only")
             tier[names.index(name)] = number
     return frozenset((a, b) for a in tier for b in tier if tier[a] > tier[b])

@@ -83,7 +83,7 @@ class ColumnSummaries(Statistic):
         self.max_classes, self.max_states, self.only = max_classes, max_states, only
         self.overrides = {name: ColumnOverride.of(name, entry) for name, entry in (overrides or {}).items()}
         if target is not None and target in self.overrides and self.overrides[target].drop:
-            raise InvalidParameter(f"columns[{target!r}]", "drop", "the target cannot be dropped")
+            raise InvalidParameter(f"columns[{target!r}]", "drop", because="the target cannot be dropped")
         self.n_rows = 0
         self.found: dict[str, Column] = {}
         self.classes: list[Value] = []

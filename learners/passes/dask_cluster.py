@@ -180,7 +180,7 @@ def _readable(error: BaseException) -> BaseException:
 
     if isinstance(error, KilledWorker):
         return ClusterError(
-            "(workers)", "workers keep dying on the same rows; their logs tell why, most often it is memory"
+            "(workers)", "workers keep dying on the same rows; see their logs (the usual cause is memory)"
         )
     if isinstance(error, CommClosedError):
         return ClusterError("(scheduler)", f"the connection was lost ({error})")

@@ -145,7 +145,7 @@ class _Walk(Generic[S]):
         with self._lock:
             self.weighed += total
         if self.weighed > MOST_WEIGHT:
-            raise SchemaError(f"The weights of the rows sum to more than {MOST_WEIGHT:,}. Say a scale below 1.")
+            raise SchemaError(f"The row weights sum to more than {MOST_WEIGHT:,}. Set a scale below 1.")
 
 
 def collect(
@@ -183,7 +183,7 @@ def collect(
     """
     if not isinstance(statistic, Statistic) or not isinstance(source, Source):
         kinds = f"{type(statistic).__name__}, {type(source).__name__}"
-        raise InvalidParameter("statistic, source", kinds, "give an empty statistic and a Source")
+        raise InvalidParameter("statistic, source", kinds, "an empty statistic and a Source")
     saved = _Saved(statistic, checkpoint, [zlib.crc32(repr(file.stamp).encode()) for file in source.files])
     walk: _Walk[S] = _Walk(source, saved.done)
     n_threads = max(1, min(threads or available_cores(), len(source.fragments)))
@@ -340,6 +340,6 @@ def _gather(statistic: ColumnWise, walk: _Walk[S], fragment: Fragment) -> None:
 def require_nonempty_source(source: Source) -> None:
     """Refuse anything but a source with rows. Raises InvalidParameter or EmptyData."""
     if not isinstance(source, Source):
-        raise InvalidParameter("source", type(source).__name__, "give a Source, such as Source.open('rows.parquet')")
+        raise InvalidParameter("source", type(source).__name__, "a Source, such as Source.open('rows.parquet')")
     if not source.n_rows:
         raise EmptyData(f"{', '.join(file.path for file in source.files[:3])}: there are no rows to learn from.")

@@ -127,7 +127,7 @@ def drive(
         As the data and the parameters give reason.
     """
     if not isinstance(learner, Learner):
-        raise InvalidParameter("learner", type(learner).__name__, "give what learner('kdb', {}, 'class') returns")
+        raise InvalidParameter("learner", type(learner).__name__, "a learner such as learner('kdb', {}, 'class')")
     if isinstance(source, Sequence):
         parts = list(source)
     else:

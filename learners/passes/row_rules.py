@@ -68,7 +68,7 @@ class Weight(Condition):
         if not is_count.all():
             place = int(np.argmin(is_count))
             raise SchemaError(
-                f"Column {self.column!r} is the weight of the rows and holds {column[place].as_py()}. {self._remedy(weights[place])}",
+                f"Column {self.column!r} is the row weight and holds {column[place].as_py()}. {self._remedy(weights[place])}",
                 self.column,
             )
         return counts.astype(np.int64)
@@ -85,13 +85,13 @@ class Weight(Condition):
 
     def _remedy(self, weight: float) -> str:
         if np.isnan(weight):
-            return "Fill it in; 0 leaves a row out."
+            return "Fill in a weight; 0 leaves the row out."
         if weight < 0:
-            return "A row counts 0 times or more."
+            return "A weight must be zero or more."
         if weight > MOST_WEIGHT:
-            return f"All rows together count at most {MOST_WEIGHT:,} times: say a scale below 1."
+            return f"The weights of all rows may sum to {MOST_WEIGHT:,} at most: set a scale below 1."
         of_hundredths = f'{{"{self.column}": {{"weight": 100}}}}'
-        return f"Fractions are multiplied and rounded if you say by what: {of_hundredths} counts hundredths."
+        return f"To use fractions, set a factor by which they are multiplied before rounding, such as {of_hundredths} for hundredths."
 
 
 def row_weight_rule(columns: Mapping[str, object] | None) -> Weight | None:
@@ -104,7 +104,7 @@ def row_weight_rule(columns: Mapping[str, object] | None) -> Weight | None:
     if len(weights) > 1:
         names = ", ".join(repr(weight.column) for weight in weights)
         raise InvalidParameter(
-            "columns", names, "only one column can be the weight of the rows; multiply them into one"
+            "columns", names, because="only one column can be the weight of the rows; multiply them into one"
         )
     return weights[0] if weights else None
 
@@ -119,7 +119,7 @@ def apply_row_weight_rule(source: Source, columns: Mapping[str, object] | None) 
         return source
     if source.weight is not None:
         raise InvalidParameter(
-            "columns", weight.column, "the rows have weights already: give sample_weight or a column, not both"
+            "columns", weight.column, because="the rows have weights already: give sample_weight or a column, not both"
         )
     return apply_row_weight(source, weight)
 
@@ -163,8 +163,8 @@ def repeated_row_positions(weights: Integers) -> Iterator[Integers]:
     n_all = int(ends[-1]) if ends.size else 0
     if n_all > MOST_REPEATED:
         raise SchemaError(
-            f"The weights of {weights.size:,} rows sum to {n_all:,}, and this learner reads each row so many times: at most "
-            f"{MOST_REPEATED:,}. Say a scale below 1, or train a classifier."
+            f"The weights of {weights.size:,} rows sum to {n_all:,}, but this learner repeats each row by its weight, up to "
+            f"{MOST_REPEATED:,} in total. Set a scale below 1, or train a classifier."
         )
     for first in range(0, n_all, REPEATED_ROWS):
         yield np.searchsorted(ends, np.arange(first, min(first + REPEATED_ROWS, n_all)), side="right")
@@ -205,8 +205,8 @@ class NullClass(Condition):
             filled = pc.if_else(_is_null(column), pa.scalar(self.instead).cast(column.type), column)
         except pa.ArrowException as error:
             raise SchemaError(
-                f"The target {self.column!r} holds {column.type}, and null_class={self.instead!r} is none of these. Name a class of "
-                f"that type, or {DROP!r}.",
+                f"The target {self.column!r} holds {column.type}, and null_class={self.instead!r} has another type. Name a class of that "
+                f"type, or {DROP!r}.",
                 self.column,
             ) from error
         return rows.set_column(rows.schema.names.index(self.column), self.column, filled)

@@ -155,7 +155,7 @@ class Recall:
         for group in groups:
             if files_of(group):
                 like = group.base if subtracts else group.part
-                assert like is not None, "only rows of a base are subtracted"
+                assert like is not None, "only rows of the base can be subtracted"
                 name = None if like.schema is None else like.schema.fingerprint
                 wanting.setdefault((name, files_of(group)), []).append((group, like))
         for (name, files), together in wanting.items():
@@ -241,7 +241,7 @@ def _recoded(statistic: Statistic, schema: Schema | None) -> Statistic | None:
 
 def _subtract(group: _Group, part: Statistic) -> None:
     """Subtract a part from the base, both in the base's schema."""
-    assert group.base is not None, "only rows of a base are subtracted"
+    assert group.base is not None, "only rows of the base can be subtracted"
     recoded = _recoded(part, group.base.schema)
     if recoded is None:
         raise _Lost(group.plan.base.key if group.plan.base is not None else "")

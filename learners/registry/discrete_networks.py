@@ -122,9 +122,9 @@ def _linear_model(network: Network, parents: Graph, facts: Mapping[str, Any]) ->
 def _check_graph(network: Network) -> None:
     for name, values in network.values.items():
         if bool(values) == (name in network.equations):
-            raise InvalidNetwork(name, "has neither values nor an equation (intercept, coefficients, deviation)")
+            raise InvalidNetwork(name, "needs values or an equation (intercept, coefficients, deviation)")
         if values and network.equations:
-            raise InvalidNetwork(name, "has values and others are numbers: all can be the one or the other")
+            raise InvalidNetwork(name, "has values while other variables are numbers: use one kind for all")
         if len(set(values)) < len(values):
             raise InvalidNetwork(name, "has the same value twice")
         if len(set(network.parents[name])) < len(network.parents[name]):
@@ -148,13 +148,13 @@ def _table(network: Network, name: str) -> Floats:
         numbers = table[()]
         if len(numbers) != n_contexts * len(own):
             raise InvalidNetwork(
-                name, f"has {len(numbers):,} probabilities in its table and needs {n_contexts * len(own):,}"
+                name, f"has {len(numbers):,} probabilities in its table but needs {n_contexts * len(own):,}"
             )
         rows = np.array(numbers, np.float64).reshape(-1, len(own))
     else:
         known = set(contexts)
         if unknown := [context for context in table if context not in known]:
-            raise InvalidNetwork(name, f"has probabilities for {unknown[0]!r}, which are no values of its parents")
+            raise InvalidNetwork(name, f"has probabilities for {unknown[0]!r}, which are not values of its parents")
         if missing := [context for context in contexts if context not in table]:
             raise InvalidNetwork(name, f"has no probabilities{_where(missing[0])}")
         if wrong := [context for context in contexts if len(table[context]) != len(own)]:

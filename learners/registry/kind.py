@@ -29,7 +29,7 @@ class NoJoint(LearnerError, ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"A model of kind {kind!r} has no joint distribution to ask. Use a circuit (learner spn), a network (nb, tan, kdb, skdb, orders), "
+            f"A model of kind {kind!r} has no joint distribution to query. Use a circuit (learner spn), a network (nb, tan, kdb, skdb, orders), "
             "or an ensemble (auto, eskdb)."
         )
 
@@ -50,8 +50,8 @@ class NoNetwork(LearnerError, ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"A model of kind {kind!r} is no Bayesian network, so it cannot be written as one. Networks (nb, tan, kdb, skdb, "
-            "and imported ones), posteriors over structures (orders), and ensembles by their joint member can."
+            f"A model of kind {kind!r} is not a Bayesian network, so it cannot be exported as one. Networks (nb, tan, kdb, skdb, "
+            "and imported ones), posteriors over structures (orders), and the joint member of an ensemble can."
         )
 
 
@@ -60,7 +60,7 @@ class NoPosterior(LearnerError, ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"A model of kind {kind!r} has no posterior over structures. Train with --learner orders to have one."
+            f"A model of kind {kind!r} has no posterior over structures. Train with --learner orders to get one."
         )
 
 
@@ -69,7 +69,7 @@ class NoChains(LearnerError, ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"A model of kind {kind!r} has no chains to draw. Train with --learner spn --set learning=gibbs to have some."
+            f"A model of kind {kind!r} has no sampling chains to plot. Train with --learner spn --set learning=gibbs to get them."
         )
 
 
@@ -77,9 +77,7 @@ class NoSQL(LearnerError, ValueError):
     """Raised if a model cannot be written as SQL."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what} cannot be written as SQL. Networks can, single ones and pools: train with learner nb, tan, kdb, skdb, eskdb or auto."
-        )
+        super().__init__(f"{what} cannot be exported as SQL. Train with learner nb, tan, kdb, skdb, eskdb or auto.")
 
 
 class Cannot:

@@ -141,7 +141,9 @@ def passes_for_later_rows(passes: Passes[Model], holdout_by: str) -> Passes[Mode
         times = time_columns(summaries)
         if holdout_by == "time" and not times:
             raise InvalidParameter(
-                "holdout_by", "time", "no column of dates or timestamps is learned from; use order or random"
+                "holdout_by",
+                "time",
+                because="the model learns from no column of dates or timestamps; use order or random",
             )
         if times or holdout_by == "order":
             schema = _with_parts(quantile_binned_schema(summaries, BINS), times)

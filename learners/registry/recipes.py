@@ -81,7 +81,7 @@ def cut_point_parameters(name: str, parameters: Mapping[str, object]) -> dict[st
 def learner_recipe(name: str) -> Recipe:
     """Return the recipe of a learner. Raises InvalidParameter if the name is unknown."""
     if name not in LEARNERS:
-        raise InvalidParameter("learner", name, f"use one of {', '.join(LEARNERS)}")
+        raise InvalidParameter("learner", name, f"one of {', '.join(LEARNERS)}")
     return LEARNERS[name]
 
 
@@ -124,7 +124,7 @@ def learner(
     """
     entry = learner_recipe(name)
     if target is None and entry.needs_target:
-        raise InvalidParameter("target", None, f"learner {name!r} predicts a class: name its column")
+        raise InvalidParameter("target", None, because=f"learner {name!r} predicts a class: name its column")
     if isinstance(schema, Schema) and target is not None:
         check_class_count(target, schema.n_classes, entry.max_classes)
     values = parse_learner_parameters(name, parameters)
@@ -132,7 +132,7 @@ def learner(
     if n_passes is not None and not isinstance(schema, Schema):
         n_passes += 1
     if holdout_by not in HOLDOUT_BY:
-        raise InvalidParameter("holdout_by", holdout_by, f"use {', '.join(HOLDOUT_BY)}")
+        raise InvalidParameter("holdout_by", holdout_by, f"one of {', '.join(HOLDOUT_BY)}")
     passes = entry.passes(target, values, schema, overrides)
     is_kept = isinstance(schema, Schema) or (isinstance(schema, Kept) and schema.cuts == "kept")
     if entry.needs_target and not is_kept:

@@ -172,10 +172,8 @@ def check_class_count(target: str, n_classes: int, most: int, are_numbers: bool 
 
 def _remedy(are_numbers: bool) -> str:
     if are_numbers:
-        return (
-            "To predict numbers is regression, and fewpass classifies: cut them into classes, or name a class column."
-        )
-    return "Name a class column, or group the values."
+        return "Predicting numbers is regression, and fewpass only classifies: cut them into classes, or name a class column (docs/limits.md#what-it-predicts)."
+    return "Name a class column, or group the values (docs/limits.md#what-it-predicts)."
 
 
 def check_rows_per_class(target: str | None, n_classes: int, most: int, n_rows: int, are_numbers: bool = False) -> None:
@@ -188,7 +186,7 @@ def check_rows_per_class(target: str | None, n_classes: int, most: int, n_rows: 
     check_class_count(target, n_classes, most, are_numbers)
     if n_classes > FEW_CLASSES and n_rows < 2 * n_classes:
         raise SchemaError(
-            f"The target {target!r} has {n_classes:,} different values in {n_rows:,} rows, less than two rows for each. "
+            f"The target {target!r} has {n_classes:,} different values in {n_rows:,} rows, fewer than two rows for each. "
             + _remedy(are_numbers),
             target,
         )
@@ -204,8 +202,8 @@ def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
     if is_other.any() and (pa.types.is_floating(column.dictionary.type) or pa.types.is_decimal(column.dictionary.type)):
         number = column.dictionary[int(np.argmax(is_other))].as_py()
         raise SchemaError(
-            f"The target {target!r} holds numbers such as {number}. To predict numbers is regression, and fewpass classifies: cut them "
-            "into classes (pandas.cut, SQL's CASE), or write the few that there are as text.",
+            f"The target {target!r} holds numbers such as {number}. Predicting numbers is regression, and fewpass only classifies: cut "
+            "them into classes (pandas.cut, SQL's CASE), or convert a few distinct numbers to text (docs/limits.md#what-it-predicts).",
             target,
         )
     index, is_null = dictionary_row_indices(
@@ -214,7 +212,7 @@ def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
     if is_null.any():
         raise SchemaError(
             f"The target {target!r} is null in {int(is_null.sum())} of {len(column)} rows read together. Remove "
-            f"such rows, fill in their class, or say what they are: {columns_flag({target: {'null_class': 'drop'}})} leaves them "
+            f"such rows, fill in their class, or choose what to do with them: {columns_flag({target: {'null_class': 'drop'}})} leaves them "
             'out, {"null_class": "unknown"} makes them a class.',
             target,
         )

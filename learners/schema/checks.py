@@ -24,13 +24,13 @@ def check_schema(schema: Schema) -> None:
     try:
         json.dumps(asdict(schema), ensure_ascii=False).encode()
     except ValueError as error:
-        raise SchemaError(f"The schema holds something that is not text: {error}.") from error
+        raise SchemaError(f"The schema contains something that is not text: {error}.") from error
     for attribute in schema.attributes:
         fault = _fault_of(attribute)
         if fault is not None:
             raise SchemaError(f"Column {attribute.name!r} of the schema {fault}.", str(attribute.name))
     if not _are(str, [text for entry in schema.left_out for text in (entry.name, entry.reason)]):
-        raise SchemaError("Columns that the schema leaves out lack their names or reasons.")
+        raise SchemaError("Columns left out of the schema lack names or reasons.")
     if len(set(schema.columns)) < len(schema.columns):
         raise SchemaError("Two columns of the schema have the same name.")
     if not 1 <= len(schema.classes) <= MAX_CLASSES or not _are(str, schema.classes):
@@ -45,22 +45,22 @@ def check_schema(schema: Schema) -> None:
 def _fault_of(attribute: Attribute) -> str | None:
     """Return the fault of one column, or None."""
     if not _are(str, (attribute.name, attribute.arrow_type)) or attribute.kind not in get_args(Kind):
-        return "has no name, kind and type as columns have"
+        return "lacks a name, kind or type"
     if type(attribute.has_missing) is not bool or type(attribute.n_folded) is not int or attribute.n_folded < 0:
-        return "does not say whether values are missing and how many are folded"
+        return "lacks the fields on missing and folded values"
     types = {type(value) for value in attribute.values}
     if types not in ({str}, {int}, {bool}, set()) or len(set(attribute.values)) < len(attribute.values):
         return "has values that are not different texts, or whole numbers, or booleans"
     if not all(type(cut) in (int, float) and math.isfinite(cut) for cut in attribute.cuts):
-        return "has cuts that are no numbers"
+        return "has cuts that are not numbers"
     if any(low >= high for low, high in zip(attribute.cuts, attribute.cuts[1:], strict=False)):
         return "has cuts that do not ascend"
     if not all(type(number) in (int, float) and math.isfinite(number) for number in attribute.quantiles):
-        return "has quantiles that are no numbers"
+        return "has quantiles that are not numbers"
     if any(low > high for low, high in zip(attribute.quantiles, attribute.quantiles[1:], strict=False)):
         return "has quantiles that do not ascend"
     if not all(_ascends_within(positions, len(attribute.cuts)) for positions in attribute.groupings):
-        return "has groupings that are no ascending positions of its cuts"
+        return "has groupings that are not ascending positions of its cuts"
     if attribute.part is not None and not (
         attribute.part in CYCLES and attribute.is_time and attribute.cuts == CYCLES[attribute.part].cuts
     ):

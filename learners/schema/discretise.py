@@ -114,7 +114,7 @@ class Histogram:
         is_known = np.isin(other.keys, self.keys)
         counts[np.searchsorted(self.keys, other.keys[is_known])] -= other.counts[is_known]
         if not is_known.all() or counts.min(initial=0) < 0:
-            raise StatisticMismatch("Numbers that were never counted cannot be subtracted.")
+            raise StatisticMismatch("Cannot subtract numbers that were never counted.")
         is_left = counts.any(axis=1)
         return Histogram(self.keys[is_left], counts[is_left], self.level)
 

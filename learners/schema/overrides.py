@@ -62,22 +62,20 @@ class ColumnOverride:
             first = sorted(unknown)[0]
             is_of_files = first in DIALECT_FIELDS
             problem = (
-                f"say {first!r} of all columns, under '*'"
+                f"set {first!r} for all columns, under '*'"
                 if is_of_files
                 else f"unknown field {first!r}; use {', '.join(known)}"
             )
-            raise InvalidParameter(where, dict(entry), problem)
+            raise InvalidParameter(where, dict(entry), because=problem)
         kind, distribution = entry.get("kind"), entry.get("distribution")
         if kind not in (None, "nominal", "numeric"):
-            raise InvalidParameter(f"{where}.kind", kind, "use 'nominal', 'numeric' or 'drop'")
+            raise InvalidParameter(f"{where}.kind", kind, "'nominal', 'numeric' or 'drop'")
         order, cuts = _order(f"{where}.order", entry.get("order")), _cuts(f"{where}.cuts", entry.get("cuts"))
         if distribution not in (None, "intervals", *DISTRIBUTIONS):
-            raise InvalidParameter(
-                f"{where}.distribution", distribution, f"use {', '.join(DISTRIBUTIONS)} or 'intervals'"
-            )
+            raise InvalidParameter(f"{where}.distribution", distribution, f"{', '.join(DISTRIBUTIONS)} or 'intervals'")
         is_numeric = cuts is not None or distribution is not None
         if is_numeric and (kind == "nominal" or order is not None):
-            raise InvalidParameter(where, dict(entry), "cuts and distribution are for numeric columns")
+            raise InvalidParameter(where, dict(entry), because="cuts and distribution are for numeric columns only")
         if kind is None:
             kind = "nominal" if order is not None else "numeric" if is_numeric else None
         return cls(
@@ -113,7 +111,7 @@ def declared_dialect(overrides: Mapping[str, ColumnOverride]) -> Dialect | None:
 def _null_class(where: str, instead: object) -> str | int | None:
     if instead is not None and (isinstance(instead, bool) or not isinstance(instead, str | int) or instead == ""):
         raise InvalidParameter(
-            where, instead, f"{DROP!r} to leave rows without a class out, or the class that they are of"
+            where, instead, f"{DROP!r}, which leaves rows without a class out, or the class to give them"
         )
     return instead
 
@@ -128,11 +126,10 @@ def _weight(where: str, entry: Mapping[str, object]) -> bool | float | tuple[tup
         raise InvalidParameter(
             f"{where}.weight",
             weight,
-            "true for whole numbers, a number by which fractions are multiplied before they are rounded, or how often rows of each "
-            "value count",
+            "true (whole numbers), a factor by which fractions are multiplied before they are rounded, or a mapping from values to counts",
         )
     if set(entry) != {"weight"}:
-        raise InvalidParameter(where, dict(entry), "of the column of weights nothing else can be said")
+        raise InvalidParameter(where, dict(entry), because="a column of weights takes no other setting")
     return weight
 
 
@@ -143,11 +140,11 @@ def _weights_of_values(where: str, counts: Mapping[object, object]) -> tuple[tup
             raise InvalidParameter(
                 f"{where}[{value!r}]",
                 count,
-                f"a whole number up to {MOST_WEIGHT:,}: how often rows with this value count",
+                f"a whole number up to {MOST_WEIGHT:,}: how often a row with this value counts",
             )
         weights.append((str(value), count))
     if not weights:
-        raise InvalidParameter(where, {}, "name a value, and how often rows with it count")
+        raise InvalidParameter(where, {}, "a mapping from values to how often a row with that value counts")
     return tuple(weights)
 
 
@@ -162,7 +159,7 @@ def _order(where: str, values: object) -> tuple[Value, ...] | None:
     if values is None:
         return None
     if not isinstance(values, Sequence) or isinstance(values, str) or not values or len(set(values)) != len(values):
-        raise InvalidParameter(where, values, "give each value once")
+        raise InvalidParameter(where, values, because="each value may appear once only")
     return tuple(values)
 
 
@@ -172,7 +169,7 @@ def _cuts(where: str, cuts: object) -> tuple[float, ...] | None:
     try:
         numbers = tuple(float(cut) for cut in cast("Iterable[float]", cuts))
     except (TypeError, ValueError):
-        raise InvalidParameter(where, cuts, "give finite numbers") from None
+        raise InvalidParameter(where, cuts, "finite numbers") from None
     if not all(np.isfinite(numbers)) or any(a >= b for a, b in zip(numbers, numbers[1:], strict=False)):
-        raise InvalidParameter(where, cuts, "give finite numbers, strictly ascending")
+        raise InvalidParameter(where, cuts, "finite numbers, strictly ascending")
     return numbers

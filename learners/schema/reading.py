@@ -55,7 +55,7 @@ class Dialect:
         dialect = cls(**cast("dict[str, Any]", entry))  # each was looked at
         marks = [dialect.delimiter, dialect.quote, dialect.escape]
         if any(mark and marks.count(mark) > 1 for mark in marks):
-            raise InvalidParameter("columns['*']", dict(entry), "delimiter, quote and escape differ from each other")
+            raise InvalidParameter("columns['*']", dict(entry), because="delimiter, quote and escape must differ")
         return dialect
 
     def options(self) -> dict[str, object]:
@@ -85,19 +85,19 @@ def _is_mark(text: str) -> bool:
 # Which values each field may have, and how they are asked for; a delimiter is left out where it is to be found.
 OF_DIALECT: dict[str, tuple[Callable[[Any], bool], str]] = {
     "delimiter": (_is_mark, "one character, such as ';'"),
-    "quote": (lambda text: not text or _is_mark(text), "one character, or '' where nothing is quoted"),
+    "quote": (lambda text: not text or _is_mark(text), "one character, or '' if values are not quoted"),
     "escape": (
         lambda text: not text or _is_mark(text),
-        "one character, such as '\\\\', or '' where quotes are doubled",
+        "one character, such as '\\\\', or '' if quotes are doubled",
     ),
     "encoding": (_is_encoding, "the name of an encoding, such as 'utf-8', 'utf-16', 'latin-1' or 'windows-1252'"),
     "header": (
         lambda line: line is not True and line is not False and 0 <= line <= 1_000_000,
-        "the number of the line that holds the names, or 0 where there is none",
+        "the number of the line that holds the names, or 0 if there is none",
     ),
-    "comment": (lambda text: not set(text) & set(NOT_A_MARK), "what lines to be left out begin with, such as '#'"),
+    "comment": (lambda text: not set(text) & set(NOT_A_MARK), "the text that begins a comment line, such as '#'"),
     "columns_of": (("", "union", "intersection", "first").__contains__, "'union', 'intersection' or 'first'"),
-    "names": (("", "unique").__contains__, "'unique', which tells repeated and empty names apart"),
+    "names": (("", "unique").__contains__, "'unique', which numbers repeated and empty names"),
 }
 
 
@@ -135,26 +135,21 @@ class Reading:
         missing, decimal, thousands = entry.get("missing", ()), entry.get("decimal", "."), entry.get("thousands", "")
         marks = (missing,) if isinstance(missing, str) else missing
         if not isinstance(marks, list | tuple) or not all(isinstance(mark, str) for mark in marks):
-            raise InvalidParameter(
-                f"{where}.missing", missing, 'give texts that stand for a missing value, such as ["?"]'
-            )
+            raise InvalidParameter(f"{where}.missing", missing, 'texts that stand for a missing value, such as ["?"]')
         if decimal not in (".", ","):
-            raise InvalidParameter(f"{where}.decimal", decimal, "use '.' or ','")
+            raise InvalidParameter(f"{where}.decimal", decimal, "'.' or ','")
         if thousands not in ("", ".", ",", " ", "'", "_") or thousands == decimal:
-            raise InvalidParameter(f"{where}.thousands", thousands, "use '.', ',', ' ', \"'\" or '_', unlike decimal")
+            raise InvalidParameter(f"{where}.thousands", thousands, "'.', ',', ' ', \"'\" or '_', unlike decimal")
         unit, negative, date_format = (entry.get(name, "") for name in ("unit", "negative", "date_format"))
         if not isinstance(unit, str) or (unit and re.search(r"[\d\s.,+()'_-]", unit)):
-            raise InvalidParameter(
-                f"{where}.unit", unit, 'give what stands before or after numbers, such as "%" or "$"'
-            )
+            raise InvalidParameter(f"{where}.unit", unit, 'the text before or after numbers, such as "%" or "$"')
         if negative not in ("", "()", MINUS):
-            raise InvalidParameter(f"{where}.negative", negative, f"use '()' or {MINUS!r} (U+2212)")
+            raise InvalidParameter(f"{where}.negative", negative, f"'()' or {MINUS!r} (U+2212)")
         if not isinstance(date_format, str) or not _is_date_format(date_format):
             raise InvalidParameter(
                 f"{where}.date_format",
                 date_format,
-                "give the form of a whole date or time of day with %Y or %y, %m, %b or %B, %d, %H or %I, %M, %S, %p, such as "
-                "'%d.%m.%Y %H:%M'; or 'iso'",
+                "a format of dates or times of day made of %Y or %y, %m, %b or %B, %d, %H or %I, %M, %S, %p, such as '%d.%m.%Y %H:%M'; or 'iso'",
             )
         marks = tuple(mark.strip() for mark in marks)
         return cls(marks, str(decimal), str(thousands), unit, str(negative), date_format)

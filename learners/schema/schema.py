@@ -372,7 +372,7 @@ class Chunk:
 
     def __post_init__(self) -> None:
         if self.x.dtype not in CODE_TYPES:
-            raise InvalidChunk(f"Codes of attributes are uint8 or uint16, not {self.x.dtype}.")
+            raise InvalidChunk(f"Attribute codes must be uint8 or uint16, not {self.x.dtype}.")
         if self.y is not None and (self.y.dtype != self.x.dtype or self.y.shape != self.x.shape[1:]):
             raise InvalidChunk(
                 f"Codes of the class are {self.y.dtype} of shape {self.y.shape}, beside {self.x.dtype} of {self.x.shape}."

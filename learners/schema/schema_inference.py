@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.errors import InvalidParameter, SchemaError
+from learners.errors import InvalidParameter, SchemaError, columns_flag
 from learners.kernels.arrays import Floats, Integers
 from learners.schema.category_counts import ValueTally
 from learners.schema.discretise import EXACT, Histogram, Tally, floats_from_ordered_keys
@@ -190,8 +190,8 @@ def is_whole_number_column(column: pa.Array) -> bool:
 def fractional_states_error(name: str) -> SchemaError:
     """Create the error for fractions in a column that was learned as integer states."""
     return SchemaError(
-        f"Column {name!r} was learned as states, which are whole numbers, and holds fractions now. Train once without the "
-        f"earlier schema, or with columns={{{name!r}: {{'kind': 'numeric'}}}}.",
+        f"Column {name!r} was learned as states, which are whole numbers, but now has fractions. Train once without the earlier schema, "
+        f"or with {columns_flag({name: {'kind': 'numeric'}})}.",
         name,
     )
 
@@ -357,7 +357,7 @@ def schema_loss_warnings(schema: Schema, costs: Mapping[str, FoldingCost] = NO_C
         if not entry.reason.startswith(HARMLESS)
     ]
     lost += [
-        f"Column {own.name!r} is learned by its {own.part} alone: later rows are predicted better so (holdout_by=random keeps it whole)."
+        f"Column {own.name!r} is learned by its {own.part} alone: later rows are predicted better that way (--holdout-by random keeps it whole)."
         for own in schema.attributes
         if own.part is not None
     ]
@@ -367,5 +367,5 @@ def schema_loss_warnings(schema: Schema, costs: Mapping[str, FoldingCost] = NO_C
 def _of_folding(attribute: Attribute, cost: FoldingCost | None) -> str:
     text = f"Column {attribute.name!r} keeps {len(attribute.values):,} values; {attribute.n_folded:,} rarer ones share one code"
     if cost is not None:
-        text += f", in {cost.share:.1%} of the rows: told apart, they could lower the log loss by at most {cost.most_nats:.3g}"
+        text += f", in {cost.share:.1%} of the rows: separate codes would lower the log loss by at most {cost.most_nats:.3g}"
     return f"{text}. Raise max_values to keep more."

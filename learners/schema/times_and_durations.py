@@ -58,7 +58,7 @@ def seconds_since_1970(name: str, number: float) -> float:
     """
     if LAST_SECOND < abs(number) < math.inf:
         raise SchemaError(
-            f"Column {name!r} holds {number:.0f} where times are wanted. Numbers are seconds since 1970, and these would be after the "
+            f"Column {name!r} contains {number:.0f} instead of a time. Numbers are seconds since 1970, and these would be after the "
             "year 9999. Divide milliseconds by 1,000, or send '2026-01-31T12:00'.",
             name,
         )

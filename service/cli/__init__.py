@@ -214,7 +214,11 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            words = "No version was added; the same command starts again." if ctx.invoked_subcommand == "train" else ""
+            words = (
+                "No version was added. Run the same command to start again."
+                if ctx.invoked_subcommand == "train"
+                else ""
+            )
             from service.terminal_output import err
 
             err.print(f"Interrupted. {words}".rstrip())

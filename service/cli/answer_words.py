@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 ONE_NUMBER = {
     "probability": "probability",
     "density": "density",
-    "log_likelihood": "log likelihood",
-    "rank": "share of rows that are at most as likely",
+    "log_likelihood": "log likelihood (natural log)",
+    "rank": "share of drawn rows that are at most as likely",
     "standard_error": "standard error",
 }
 BESIDES = {
-    "log_probability": "log probability",
-    "upper_bound": "no assignment has a log probability above",
-    "is_optimal": "proved to be the most probable",
-    "log_evidence": "log probability of what is given",
+    "log_probability": "log probability (natural log)",
+    "upper_bound": "upper bound of the log probability (natural log)",
+    "is_optimal": "proved optimal",
+    "log_evidence": "log probability of the evidence (natural log)",
 }
 LOGARITHMS = {"log_probability", "log_evidence", "log_likelihood", "upper_bound"}
 ROUNDING = 1e-12
@@ -90,7 +90,7 @@ def answer_coverage_words(coverage: JSONMapping) -> str:
     bounds = [f"at most {limits[name]} {word}" for name, word in LIMITS.items() if limits.get(name) is not None]
     within = f" of graphs with {' and '.join(bounds)} of each column" if bounds else ""
     if coverage["is_exact"]:
-        return f"exact: all orders{within} are added up"
+        return f"exact: sum over all orders{within}"
     (low, high), (least, most) = coverage["orders_interval"], coverage["graphs_interval"]
     return (
         f"coverage, 95% interval of {coverage['n_draws']} draws: orders {coverage['orders']:.1%} ({low:.1%} to {high:.1%}), "
@@ -150,7 +150,7 @@ def _arrow(edge: JSONMapping) -> str:
 
 def _say_more(n: int, what: str) -> None:
     if n > MOST_ROWS:
-        out.print(f"The first {MOST_ROWS} of {n:,} {what}; --json tells all.")
+        out.print(f"The first {MOST_ROWS} of {n:,} {what}; --json shows all.")
 
 
 def _show_numbers(answer: JSONObject, words: JSONMapping) -> None:
@@ -192,7 +192,7 @@ def show_distribution_answer(answer: JSONObject, schema: "Schema") -> None:
         ]
         print_table(None, ["values", "probability"] + ([level] if has_ends else []), rows[:MOST_CELLS], empty="")
         if len(rows) > MOST_CELLS:
-            out.print(f"The {MOST_CELLS} most probable of {len(rows):,}; --json tells all.")
+            out.print(f"The {MOST_CELLS} most probable of {len(rows):,}; --json shows all.")
     if "moments" in answer:
         times = {own.name: own for own in schema.attributes if own.is_time}
         has_ends = any("interval" in m for m in answer["moments"].values())
@@ -212,13 +212,16 @@ def show_distribution_answer(answer: JSONObject, schema: "Schema") -> None:
             + [f"{each['log_probability']:.6g}", "yes" if each["is_optimal"] else "no"]
             for each in answer["best"]
         ]
-        print_records([*names, "log probability", "proved"], rows)
+        print_records([*names, "log probability (natural log)", "proved optimal"], rows)
     elif "assignment" in answer:
         rows = [[name, _word(value)] for name, value in answer["assignment"].items()]
         print_table(None, ["column", "most probable"], rows, empty="")
     if answer.get("rows"):
         names = list(answer["rows"][0])
         print_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
+    for name, interval in answer.get("stands_for", {}).items():
+        words = " or ".join(map(interval_words, interval.split(" or ")))
+        out.print(f"{name}: the evidence stands for its interval, {words}", markup=False, highlight=False)
     has_evidence = answer.get("log_evidence") is None or abs(answer["log_evidence"]) >= ROUNDING
     _show_numbers(answer, {name: words for name, words in BESIDES.items() if has_evidence or name != "log_evidence"})
     if "of" in answer:  # which circuit of a posterior over circuits has answered

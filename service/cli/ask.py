@@ -12,6 +12,7 @@ from typer import Argument, Option
 
 from learners.models.estimation import Average
 from learners.models.query import How
+from learners.wording import count_with_noun
 from service import product
 from service.cli.answer_words import show_distribution_answer, show_structure_answer
 from service.cli.shared_options import (
@@ -123,7 +124,7 @@ def query_command(
         schema = product.load_served_model(here, model).schema
     print_json_and_exit(answer, json_output)
     if unused := answer.get("unused"):
-        print_warning(f"the model selected these columns away, so they change nothing: {', '.join(unused)}")
+        print_warning(f"feature selection removed these columns, so they have no effect: {', '.join(unused)}")
     if answer["kind"] in STRUCTURES:
         show_structure_answer(answer)
     else:
@@ -202,6 +203,10 @@ def predict_command(
             warn=print_warning,
         )
     print_written_rows(output, {"n_rows": n_rows}, started, json_output)
+    if not keep and not json_output:
+        out.print(
+            "The output has no input columns; --keep COLUMN copies one, such as a key.", style="dim", highlight=False
+        )
 
 
 def score_command(
@@ -252,7 +257,7 @@ def _of_average(facts: JSONObject) -> str:
         "exactly" if own["is_exact"] else f"by {own['n']:,} draws (standard error {own.get('standard_error', 0.0):.2g})"
     )
     n = facts["n_incomplete"]
-    lacking = f"; {n:,} rows lack a value or have one that training never saw" if n else ""
+    lacking = f"; {count_with_noun(n, 'row')} with missing or unseen values" if n else ""
     return f"averaged over graphs {how}{lacking}"
 
 
@@ -287,6 +292,4 @@ def impute_command(
         for name, n in facts["n_filled"].items():
             out.print(f"{escape_rich_markup(name)}: {n:,} cells")
         if facts["n_left"]:
-            out.print(
-                f"{facts['n_left']:,} cells are left: of impossible rows, or of values without a name of their own"
-            )
+            out.print(f"{facts['n_left']:,} cells were not filled: impossible rows, or values that share a code")

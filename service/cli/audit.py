@@ -25,7 +25,7 @@ def audit_command(
             if json_output:
                 print_json_document({"faults": faults})
             elif not faults:
-                out.print("The audit log is whole.")
+                out.print("The audit log is intact.")
             for fault in () if json_output else faults:
                 err.print(fault)
             raise Exit(1 if faults else 0)
@@ -34,4 +34,4 @@ def audit_command(
         print_json_document([vars(line) for line in lines])
         return
     rows = [[line.id, line.at, line.actor, line.origin, line.action, line.subject] for line in lines]
-    print_table(None, ["id", "at", "actor", "from", "action", "object"], rows, "no act yet")
+    print_table(None, ["id", "at", "actor", "from", "action", "object"], rows, "no entries yet")

@@ -42,7 +42,7 @@ COMPARED = ("log_loss", "zero_one_loss", "rmse", "brier", "ece", "n_test_rows")
 
 def compare_command(
     data: Annotated[
-        list[str], Argument(help="Folders of files, one data set a file; files; globs and URIs, one table each.")
+        list[str], Argument(help="Folders (each file is a data set), files, globs and URIs (each is one table).")
     ],
     learner: Annotated[
         Texts, Option("--learner", "-l", help="Such as nb, kdb:k=3,m=1 or random-forest; may be repeated.")
@@ -72,11 +72,9 @@ def compare_command(
             callback=check_local_folder_option,
         ),
     ] = None,
-    any_code: Annotated[
-        bool, Option("--any-code", help="Keep outcomes that an earlier version of a learner gave.")
-    ] = False,
+    any_code: Annotated[bool, Option("--any-code", help="Keep outcomes of an earlier version of a learner.")] = False,
     picture: Annotated[
-        Texts, Option("--picture", help="'A against B': learners to draw; by default each against the first.")
+        Texts, Option("--picture", help="Learners to plot, as 'A against B'; by default each against the first.")
     ] = None,
     png: Annotated[bool, Option("--png", help="Pictures as PNG instead of SVG.")] = False,
     json_output: JsonOption = False,
@@ -266,7 +264,7 @@ def evaluation_summary_line(metrics: JSONMapping) -> str:
         prior = "" if floor is None else f" (class shares {floor:.3f})"
         majority = "" if largest is None else f" (largest class {largest:.1%})"
         if n_unknown := metrics.get("n_unknown_class_rows"):
-            rows += f", {n_unknown:,} of them of classes that training did not see"
+            rows += f", {n_unknown:,} of them of classes not seen in training"
         return f"right {1 - metrics['zero_one_loss']:.1%}{majority}, log loss {_three_digits(metrics['log_loss'])}{prior}, {rows}"
     if metrics.get("log_likelihood") is not None:
         return f"log likelihood {_three_digits(metrics['log_likelihood'])} per row, {rows}"
@@ -296,7 +294,7 @@ def rows_read_summary(passes: list[JSONObject]) -> str:
     them.
     """
     if not passes:
-        return "No row was read: every count was stored."
+        return "No rows were read: all counts were stored."
     most = max(passes, key=lambda account: account["n_rows_read"])
     n_read, knowing = most["n_rows_read"], [account for account in passes if account["n_rows_reused"]]
     if not knowing:
@@ -305,16 +303,16 @@ def rows_read_summary(passes: list[JSONObject]) -> str:
     if most["n_rows_reused"]:
         return f"read {n_read:,} new rows; {known:,} came from stored counts"
     stages = " and ".join(str(account["stage"]) for account in knowing)
-    return f"read {n_read:,} rows; {known:,} of them were known when {stages}"
+    return f"read {n_read:,} rows; {known:,} were not read again for {stages}"
 
 
 def forgetting_price_line(price: JSONMapping) -> str:
     """Describe how many rows a retraining without the forgotten rows will read."""
     moved, n = price["cut_points_move"], price["n_rows_again"]
     if not n:
-        return f"{price['model']}: no cut point moves; counts are subtracted"
-    why = f"cut points of {', '.join(map(repr, moved))} move" if moved else "its learner reads all rows each time"
-    return f"{price['model']}: {why}, {n:,} rows are read again"
+        return f"{price['model']}: cut points stay, so counts are subtracted"
+    why = f"cut points of {', '.join(map(repr, moved))} move" if moved else "its learner always reads all rows"
+    return f"{price['model']}: {why}, {n:,} rows will be read again"
 
 
 def show_evaluation_metrics(metrics: JSONMapping) -> None:
@@ -343,7 +341,7 @@ def show_evaluation_comparison(comparison: JSONObject) -> None:
         mean, error = difference["log_loss"], difference["standard_error"]
         size = f"by {abs(mean):.4f} ± {error:.4f} (one standard error)"
         if abs(mean) <= 2 * error:
-            words = f"The log losses of {names[0]} and {name} differ {size}: no more than chance explains."
+            words = f"The log losses of {names[0]} and {name} differ {size}: which chance alone explains."
         else:
             words = f"{name} has the {'lower' if mean < 0 else 'higher'} log loss, {size}."
         out.print(escape_rich_markup(words), highlight=False)

@@ -2,6 +2,7 @@
 a version.
 """
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from typer import Argument, Option
 from learners.errors import redact_uri_secrets
 from learners.orders.formats.network_files import NetworkFormat, choose_network_file_format
 from learners.registry.sql.dialects import DialectName
+from learners.wording import count_with_noun
 from service import product
 from service.cli.shared_options import (
     AbsentOption,
@@ -24,7 +26,6 @@ from service.cli.shared_options import (
     WorkspaceOption,
     read_columns_option,
 )
-from service.product.inference.metric_words import count_with_noun
 from service.product.views.circuit_export import CircuitOf, Form, Picture
 from service.requests.json_values import JSONObject
 from service.terminal_output import (
@@ -36,6 +37,8 @@ from service.terminal_output import (
     print_warning,
     table_cell_text,
 )
+
+MOST_ON_A_TERMINAL = 2**18  # characters
 
 if TYPE_CHECKING:
     from service.workspace import Workspace
@@ -51,6 +54,11 @@ def _give(
     with open_existing_workspace(workspace) as here:
         if output is None:
             content = make(here)
+            if sys.stdout.isatty() and len(content) > MOST_ON_A_TERMINAL:
+                raise typer.BadParameter(
+                    f"{len(content) / 2**20:,.1f} MiB are too much for a terminal: name a file with --out, or redirect the output.",
+                    param_hint="--out",
+                )
             typer.echo(content, nl=content[-1:] not in ("\n", b"\n"))
         else:
             n_bytes = product.write_output(output, lambda: make(here), replace=force)
@@ -72,8 +80,8 @@ def export_structure_command(
     for edge in structure["edges"]:
         out.print(f"{escape_rich_markup(str(edge['from']))} -> {escape_rich_markup(str(edge['to']))}", highlight=False)
     if not structure["edges"]:
-        of_circuit = f"It is a circuit, whose nodes fewpass models circuit {escape_rich_markup(reference)} shows."
-        why = of_circuit if "circuit" in structure else "None was found to tell of another."
+        of_circuit = f"It is a circuit: fewpass models circuit {escape_rich_markup(reference)} shows its nodes."
+        why = of_circuit if "circuit" in structure else "No column depends on another, given the class."
         out.print(
             f"No edge joins any two of {count_with_noun(len(structure['nodes']), 'column')}. {why}", highlight=False
         )
@@ -100,7 +108,7 @@ def export_circuit_command(
 ) -> None:
     """Write the circuit of a model; for a network, the circuit that it compiles to."""
     if form == "model" and output is None:
-        raise typer.BadParameter("a model is no text: name the file to write", param_hint="--out")
+        raise typer.BadParameter("a model is binary: name a file with --out", param_hint="--out")
     _give(reference, lambda here: product.export_version_circuit(here, reference, form, of), output, force, workspace)
 
 
@@ -192,7 +200,7 @@ def export_sql_command(
 
 def report_command(
     reference: Reference,
-    uris: Annotated[list[str], Argument(help="Files, folders, globs or URIs of rows whose class is known.")],
+    uris: Annotated[list[str], Argument(help="Files, folders, globs or URIs of rows with known classes.")],
     html: Annotated[str, Option("--html", help="The page to write.")],
     columns: ColumnsOption = None,
     force: ForceOption = False,
@@ -210,7 +218,7 @@ def report_command(
     if numbers.shares and numbers.shares[0].loss is not None:
         shown = numbers.shares[:MOST_SHARES]
         rows = [[each.column, f"{each.loss:+.4f} ± {each.error:.4f}", f"{each.share:.1%}"] for each in shown]
-        print_table("what the columns tell", ["column", "log loss", "share"], rows)
+        print_table("information in each column", ["column", "log loss", "share"], rows)
     out.print(f"{escape_rich_markup(reference)} -> {escape_rich_markup(redact_uri_secrets(html))}")
 
 

@@ -120,7 +120,9 @@ def retry_job_command(job_id: JobId, workspace: WorkspaceOption = None, json_out
 def show_job_log_command(
     job_id: JobId,
     workspace: WorkspaceOption = None,
-    json_output: Annotated[bool, Option("--json", help="Accepted for symmetry: logs are JSON lines.")] = False,
+    json_output: Annotated[
+        bool, Option("--json", help="Accepted for consistency: logs are always JSON lines.")
+    ] = False,
 ) -> None:
     """Print the log of a job as JSON lines."""
     del json_output
@@ -170,7 +172,7 @@ def read_job_request(text: str) -> JSONObject:
         return dict(json.loads(text if text.lstrip().startswith("{") else Path(text).read_text()))
     except (OSError, ValueError, TypeError) as error:
         raise typer.BadParameter(
-            f"{text[:80]!r} is neither JSON nor a file of it: {error}", param_hint="--job"
+            f"{text[:80]!r} is neither JSON nor a JSON file: {error}", param_hint="--job"
         ) from error
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, cast
 import typer
 from typer import Argument, Option
 
+from learners.wording import count_with_noun
 from service import product
 from service.cli.ask import parse_option
 from service.cli.evaluation import (
@@ -29,7 +30,6 @@ from service.cli.shared_options import (
     WorkspaceOption,
     read_columns_option,
 )
-from service.product.inference.metric_words import count_with_noun
 from service.requests.json_values import JSONObject
 from service.requests.written_evidence import parse_name_value_pairs
 from service.terminal_output import (

@@ -9,11 +9,11 @@ from typer import Argument, Option
 
 from learners.errors import redact_uri_secrets
 from learners.orders.formats.network_files import network_file_format
+from learners.wording import count_with_noun
 from service import product
 from service.cli import exports
 from service.cli.evaluation import rows_read_summary, show_evaluation_metrics
 from service.cli.shared_options import ForceOption, JsonOption, Reference, WorkspaceOption
-from service.product.inference.metric_words import count_with_noun
 from service.requests.json_values import JSONObject
 from service.terminal_output import (
     command_line_settings,

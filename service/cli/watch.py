@@ -7,6 +7,7 @@ from typing import Annotated, get_args
 import typer
 from typer import Option
 
+from learners.wording import count_with_noun
 from service import product
 from service.cli.shared_options import (
     ColumnsOption,
@@ -17,7 +18,7 @@ from service.cli.shared_options import (
     WorkspaceOption,
     read_columns_option,
 )
-from service.product.inference.metric_words import count_with_noun, largest_rate_change_words
+from service.product.inference.metric_words import largest_rate_change_words
 from service.requests.event_kinds import EventKind
 from service.requests.json_values import JSONObject
 from service.terminal_output import (
@@ -93,7 +94,7 @@ def show_drift(drift: JSONObject) -> None:
     ]
     print_table(None, ["column", "change", "q", "PSI", "JS", "quality"], shown)
     if len(drift["columns"]) > MOST_COLUMNS:
-        out.print(f"The {MOST_COLUMNS} largest of {len(drift['columns']):,} columns; --json tells all.")
+        out.print(f"The {MOST_COLUMNS} largest of {len(drift['columns']):,} columns; --json shows all.")
     estimated = drift["estimated"]
     if estimated["accuracy"] is not None:
         out.print(

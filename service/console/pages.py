@@ -12,11 +12,12 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
+from learners.wording import count_with_noun
 from service import product
 from service.console.assets import static_asset_url
 from service.console.page_requests import role_from_request, wants_json
 from service.console.page_text import format_age, format_number, format_utc_time, shorten_text
-from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED, count_with_noun, interval_words
+from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED, interval_words
 from service.requests import problems
 from service.requests.json_values import JSONMapping, JSONObject
 from service.version import VERSION

@@ -201,7 +201,7 @@ class Guard:
         if self.login is not None and self.login.is_token(token):
             holder = self.login.key(token)
             if holder is None:
-                raise Forbidden("Your login has no role on this server. Ask an administrator to give it one.")
+                raise Forbidden("Your login has no role on this server. Ask an administrator for one.")
             return holder
         # Looked up by hash, so that the time it takes tells nothing about any token.
         key = self._keys.get(api_key_token_sha256(token))
@@ -252,7 +252,7 @@ def check_api_keys_exist(settings: Settings, control: Control) -> None:
     if not settings.needs_keys or settings.admin_key is not None or api_keys_by_hash(control):
         return
     raise KeyNeeded(
-        f"On {settings.host!r} a server needs API keys, and the workspace has none. Make the first with "
+        f"A server on {settings.host!r} needs API keys, and the workspace has none. Create the first with "
         f"`fewpass keys create admin --role admin --workspace {settings.workspace}`, or set {ADMINISTRATOR}, "
         "or listen on 127.0.0.1."
     )
@@ -304,8 +304,8 @@ class Visitors:
         is_of_browser = b"sec-fetch-site" in headers or b"origin" in headers
         if is_of_browser and method not in SAFE and self._is_foreign(scheme, host or b"", headers):
             raise Forbidden(
-                "Pages of other sites and ports may neither change anything here nor ask for predictions. "
-                "Send the request without a browser, or from one of this server's own pages."
+                "Pages of other origins may not change anything or request predictions. Send the request without a browser, or from a "
+                "page of this server."
             )
         self.check_known_host(host)
 
@@ -322,14 +322,14 @@ class Visitors:
             return
         name = host_without_port(host)
         if not name:
-            raise Forbidden("The header Host is empty. Name the host that you ask, or leave the header out (HTTP/1.0).")
+            raise Forbidden("The header Host is empty. Set it, or leave the header out (HTTP/1.0).")
         if not self._checks_host:
             return
         if name not in self._known and not is_loopback(name.strip(b"[]").decode("latin-1")):
             text = host.decode("latin-1")
             raise Forbidden(
-                f"This server does not answer as {text!r}. Ask for localhost or the address that it listens on, or name "
-                "the host in FEWPASS_TRUSTED_HOSTS.",
+                f"This server does not answer as {text!r}. Use localhost or the address that it listens on, or add "
+                "the host to FEWPASS_TRUSTED_HOSTS.",
                 host=text,
             )
 
@@ -391,7 +391,7 @@ class RequestRates:
         early_s = due - now - max(BURST_S, self.gap_s)
         if early_s > 1e-9:
             raise TooManyRequests(
-                f"Key {key!r} may make {self.per_s:g} requests a second (FEWPASS_REQUESTS_PER_S). Try again in {early_s:.2g} s.",
+                f"Key {key!r} may send {self.per_s:g} requests per second (FEWPASS_REQUESTS_PER_S). Try again in {early_s:.2g} s.",
                 key=key,
                 retry_after_s=round(early_s, 3),
             )

@@ -209,8 +209,7 @@ class Child:
             )
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return JobFailed(
-            f"The process of this job ended with {how}: a library could not bear what it read. Check the files and models "
-            "that the job names.",
+            f"The process of this job ended with {how}: a library crashed on its input. Check the files and models that the job names.",
             exit_code=code,
         )
 

@@ -65,7 +65,7 @@ class Cron:
             near = [name for name in sorted(available_timezones()) if self.timezone.lower() in name.lower()]
             similar = f" (similar: {', '.join(near[:3])})" if self.timezone and near else ""
             raise InvalidRequest(
-                f"There is no time zone {self.timezone!r}{similar}. Use a name such as Europe/Berlin or UTC.",
+                f"Unknown time zone {self.timezone!r}{similar}. Use a name such as Europe/Berlin or UTC.",
                 field="timezone",
             ) from error
 

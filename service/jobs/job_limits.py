@@ -14,7 +14,7 @@ from service.settings import Settings
 # Counts get one part of a job's memory: a cell of 16 bytes becomes some 600 bytes of trees while they are estimated
 # (measured: kdb with k = 2 of 200,000 rows without any order), and spilling must begin well before those need the rest.
 COUNTS_SHARE = 8
-LESS = "Raise memory_limit (the default is FEWPASS_JOB_MEMORY), or give the job less to hold (max_values, k)."
+LESS = "Raise memory_limit (the default is FEWPASS_JOB_MEMORY), or reduce max_values or k."
 NICENESS = 10  # of a process of a job, beyond that of the process that starts it
 LEAST_PRIORITY = 19
 OWN = ("RssAnon:", "RssShmem:", "VmSwap:")
@@ -92,14 +92,14 @@ def process_memory_bytes(pid: int) -> int:
 
 def job_memory_error(allowed: int, used: int) -> OutOfMemory:
     """Return the error of a job that uses too much memory."""
-    text = f"The job used more than {format_byte_size(allowed)} of memory and was given up. {LESS}"
+    text = f"The job used more than {format_byte_size(allowed)} of memory and was stopped. {LESS}"
     return OutOfMemory(text, memory_limit=allowed, memory_used=used)
 
 
 def job_timeout_error(limit_s: float) -> JobFailed:
     """Return the error of a job that takes too long."""
     return JobFailed(
-        f"The job ran longer than {limit_s:g} s and was given up; a retry goes on after the passes that were finished. "
+        f"The job ran longer than {limit_s:g} s and was stopped; a retry continues after the finished passes. "
         "Raise time_limit_s, or FEWPASS_JOB_TIMEOUT_S, which bounds it.",
         timeout_s=limit_s,
     )

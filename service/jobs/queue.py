@@ -35,7 +35,7 @@ WORKFLOW = "fewpass.job"
 PROGRESS = "progress"
 RECORDED_AT = "recorded_at"  # within it, for those who ask whether anybody works on a job
 MAX_PAGE = 500
-NO_CURSOR = "The cursor is not one that this server gave."
+NO_CURSOR = "The cursor does not come from this server."
 MAX_PLACE = 1 << 40  # of a page in a list
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -204,7 +204,9 @@ class JobQueue:
         """
         job = self.get(job_id)
         if job.state not in {"failed", "cancelled"}:
-            raise Conflict(f"Job {job_id} is {job.state}; only a failed or cancelled job is retried.", state=job.state)
+            raise Conflict(
+                f"Job {job_id} is {job.state}; only failed and cancelled jobs can be retried.", state=job.state
+            )
         return self.submit(job.kind, job.request, retry_of=job_id, priority=job.priority)[0]
 
     def finished_before(self, moment: datetime) -> tuple[str, ...]:
@@ -292,7 +294,7 @@ def _error(status: WorkflowStatus) -> JSONObject:
             "title": "Worker lost",
             "status": 500,
             "detail": f"The worker process died {status.recovery_attempts} times while running this job: "
-            "most likely it needs more memory than there is.",
+            "it probably needs more memory than the machine has.",
         }
     recorded = getattr(status.error, "data", None)
     if isinstance(recorded, dict):

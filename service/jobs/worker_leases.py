@@ -17,6 +17,7 @@ from time import monotonic
 import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
+from learners.wording import count_with_noun
 from service.jobs.queue import JobQueue, job_queue
 from service.jobs.worker_slots import is_worker_slot_taken
 from service.workspace import Workspace
@@ -174,24 +175,30 @@ class Crew:
     silent: tuple[str, ...] = ()
 
     @property
-    def complaint(self) -> str | None:
-        """Problem of the workers, such as jobs that nobody runs or that cannot record progress; None without one."""
-        if self.alive and self.stranded:
+    def problem(self) -> tuple[str, str] | None:
+        """Problem of the workers, such as jobs that nobody runs or that record no progress, and its remedy; None without one."""
+        stranded, silent = self.stranded, self.silent
+        if self.alive and stranded:
             return (
-                f"{len(self.stranded)} jobs have lost their worker, such as {self.stranded[0]}. A worker that lives takes them "
-                "over within its lease (FEWPASS_LEASE_S)."
+                f"{count_with_noun(len(stranded), 'job')} lost the worker, such as {stranded[0]}.",
+                "Wait: a living worker takes over within the lease (FEWPASS_LEASE_S).",
             )
-        if self.alive and self.silent:
+        if self.alive and silent:
             return (
-                f"{len(self.silent)} jobs have recorded nothing for longer than a lease, such as {self.silent[0]}. If the disk "
-                "of the workspace is full, free it: their workers then go on with them or end them by name."
+                f"{count_with_noun(len(silent), 'job')} recorded nothing for longer than a lease, such as {silent[0]}.",
+                "Free the disk of the workspace if it is full: jobs then go on, or fail with a reason. See the log of the worker.",
             )
-        if self.alive or not (self.stranded or self.n_waiting):
+        if self.alive or not (stranded or self.n_waiting):
             return None
         return (
-            f"{self.n_waiting} jobs wait and {len(self.stranded)} have lost their worker, and no worker runs. "
-            "Start fewpass serve or fewpass worker: it takes them over."
+            f"No worker runs: {count_with_noun(self.n_waiting, 'job')} waiting, {len(stranded):,} without a worker.",
+            "Start fewpass serve or fewpass worker.",
         )
+
+    @property
+    def complaint(self) -> str | None:
+        """The problem and its remedy in one text; None without a problem."""
+        return None if self.problem is None else " ".join(self.problem)
 
 
 def worker_crew_status(workspace: Workspace) -> Crew:

@@ -248,7 +248,7 @@ def _wait_until_writable(write: Callable[[], object]) -> None:
 def _recorded(error: Exception) -> PortableWorkflowError:
     """Convert an error to the problem document stored with the job; for an unexpected error, its type and text."""
     if isinstance(error, MemoryError):
-        error = OutOfMemory(f"The system has no such memory to give: {error}. {LESS}")
+        error = OutOfMemory(f"The system is out of memory: {error}. {LESS}")
     if isinstance(error, DBAPIError):
         error = translate_database_error(error)
     problem = problem_from_error(error)

@@ -58,9 +58,9 @@ def back_up_workspace(workspace: Workspace, target: Path) -> Backup:
     """
     target = target.absolute()
     if target.exists():
-        raise Conflict(f"{target} exists already. Name a new folder, or a new file ending in .tar.", path=str(target))
+        raise Conflict(f"{target} already exists. Name a new folder, or a new file ending in .tar.", path=str(target))
     if target.is_relative_to(workspace.layout.root):
-        raise InvalidRequest(f"{target} lies in the workspace itself. Name a folder outside of it.", path=str(target))
+        raise InvalidRequest(f"{target} is inside the workspace. Name a folder outside it.", path=str(target))
     with draft_path_beside(target) as draft:
         done = _collect(workspace, draft, target)
         if target.suffix == ".tar":
@@ -171,14 +171,14 @@ def _check_named(folder: Path, manifest: dict[str, str]) -> None:
     for version in _versions(folder):
         name = version.duckdb_path.relative_to(folder).as_posix()
         if manifest.get(name) != version.sha256:
-            reason = f"it names {version.name}@{version.version}, which is not in the backup. Use another backup."
+            reason = f"it names {version.name}@{version.version}, which the backup lacks. Use another backup."
             raise CorruptFile(folder / "control.sqlite", reason)
 
 
 def _unpack(source: Path, folder: Path) -> None:
     """Unpack a private copy of a backup on the file system of the workspace, so that one rename publishes it."""
     if not source.exists():
-        raise InvalidRequest(f"There is no backup at {source}.", path=str(source))
+        raise InvalidRequest(f"No backup found at {source}.", path=str(source))
     if source.is_dir():
         try:
             shutil.copytree(source, folder)

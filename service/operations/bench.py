@@ -70,7 +70,7 @@ def bench_learners(
     specs = [LearnerSpec.parse(text) for text in learners]
     for spec in specs:
         if spec.is_peer:
-            raise InvalidParameter("learner", spec.name, f"use one of {', '.join(recipes.LEARNERS)}")
+            raise InvalidParameter("learner", spec.name, f"one of {', '.join(recipes.LEARNERS)}")
     for spec in specs:
         figures, peak_bytes = run_in_fresh_process(_measured, list(uris), target, spec, threads, rounds)
         yield replace(figures, peak_rss_mib=peak_bytes / 2**20)

@@ -12,6 +12,7 @@ from typing import Literal
 
 from learners.kernels.cache import kernel_cache_folder, untrusted_cache_reason
 from learners.registry.model_kinds import add_derived_arrays
+from learners.wording import count_with_noun
 from service import product
 from service.http.security import check_api_keys_exist
 from service.jobs.worker_leases import worker_crew_status
@@ -73,20 +74,24 @@ def run_doctor_checks(settings: Settings, *, is_repairing: bool = False) -> list
             for group in (*of_files, *of_service):
                 findings += group
     except StorageError as error:
-        findings.append(Finding("control database", "failed", str(error), "See above; then run the doctor again."))
+        findings.append(
+            Finding("control database", "failed", str(error), "Solve the problems above, then run the doctor again.")
+        )
     return findings
 
 
 def _folder(root: Path) -> Iterator[Finding]:
     if not root.is_dir():
-        yield Finding("workspace", "failed", f"There is no folder {root}.", "Name it with --workspace, or train there.")
+        yield Finding(
+            "workspace", "failed", f"The folder {root} does not exist.", "Name it with --workspace, or train there."
+        )
         return
     probe = root / f".doctor-{os.getpid()}"
     try:
         probe.write_bytes(b"x" * 4096)
         probe.unlink()
     except OSError as error:
-        remedy = f"Give the user {os.getuid()} the right to write there; remount the disk if it is read-only."
+        remedy = f"Give the user {os.getuid()} write permission; remount the disk if it is read-only."
         yield Finding("workspace", "failed", f"{root} cannot be written: {error.strerror}.", remedy)
     else:
         yield Finding("workspace", "ok", f"{root} can be written.")
@@ -96,7 +101,7 @@ def _folder(root: Path) -> Iterator[Finding]:
     remedy = (
         "" if state == "ok" else "Free the disk: delete old versions (fewpass models delete), or move the workspace."
     )
-    yield Finding("disk space", state, f"{free / 2**30:,.1f} GiB are free.", remedy)
+    yield Finding("disk space", state, f"{free / 2**30:,.1f} GiB free.", remedy)
 
 
 def _permissions(root: Path) -> Finding:
@@ -114,10 +119,14 @@ def _permissions(root: Path) -> Finding:
 def _control_file(settings: Settings, root: Path) -> Iterator[Finding]:
     path = root / "control.sqlite"
     if settings.control_url is not None:
-        yield Finding("control database", "ok", "It is not in the workspace; its own tools check it.")
+        yield Finding(
+            "control database",
+            "ok",
+            "It is outside the workspace (FEWPASS_CONTROL_URL): use the tools of that database.",
+        )
         return
     if not path.exists():
-        yield Finding("control database", "ok", "There is none yet.")
+        yield Finding("control database", "ok", "Not created yet.")
         return
     if damages := control_integrity_errors(path):
         remedy = "Stop fewpass, move the workspace away, and restore the newest backup: fewpass restore."
@@ -126,30 +135,32 @@ def _control_file(settings: Settings, root: Path) -> Iterator[Finding]:
     revision = control_database_revision(path)
     if revision is not None and revision > HEAD:
         remedy = "Run the release that wrote it, or a later one."
-        yield Finding("migrations", "failed", f"The tables are at {revision}, this release knows {HEAD}.", remedy)
+        yield Finding(
+            "migrations", "failed", f"The tables have revision {revision}; this release knows up to {HEAD}.", remedy
+        )
     else:
-        detail = f"The tables are at {revision}" + ("." if revision == HEAD else f"; opening it migrates to {HEAD}.")
+        detail = f"The tables have revision {revision}" + (
+            "." if revision == HEAD else f"; opening the workspace migrates them to {HEAD}."
+        )
         yield Finding("migrations", "ok", detail)
-    yield Finding("control database", "ok", "Its pages, indexes and references are sound.")
+    yield Finding("control database", "ok", "Pages, indexes and references are intact.")
 
 
 def _kernels() -> Iterator[Finding]:
     folder = kernel_cache_folder()
     why = untrusted_cache_reason(folder) if folder.is_dir() else None
     if why is not None:
-        remedy = (
-            f"Remove {folder} and keep its place to this user, or set NUMBA_CACHE_DIR to a folder of this user alone."
-        )
+        remedy = f"Remove {folder} so that this user creates it again, or set NUMBA_CACHE_DIR to a folder that only this user can write."
         yield Finding(
-            "compiled kernels", "warning", f"None are loaded, because {why}: they would run as this user.", remedy
+            "compiled kernels", "warning", f"Not loaded, because {why}: cached code would run as this user.", remedy
         )
         return
     n_kernels = len(list(visible_files_below(folder)))
     if n_kernels:
-        yield Finding("compiled kernels", "ok", f"{n_kernels} are kept in {folder}.")
+        yield Finding("compiled kernels", "ok", f"{count_with_noun(n_kernels, 'file')} cached in {folder}.")
         return
-    remedy = "Nothing, if starts may take a minute; else set NUMBA_CACHE_DIR to a folder that this user may write."
-    yield Finding("compiled kernels", "warning", f"None are kept in {folder}: each start compiles them.", remedy)
+    remedy = "Set NUMBA_CACHE_DIR to a folder that this user can write, or accept that each start takes up to a minute."
+    yield Finding("compiled kernels", "warning", f"None cached in {folder}: each start compiles them.", remedy)
 
 
 def _models(workspace: Workspace, is_repairing: bool) -> Iterator[Finding]:
@@ -164,14 +175,16 @@ def _models(workspace: Workspace, is_repairing: bool) -> Iterator[Finding]:
                 yield _mended(name, version, error, is_repairing)
         else:
             n_sound += 1
-    yield Finding("models", "ok", f"{n_sound} versions are whole, byte for byte, and load.")
+    yield Finding("models", "ok", f"{count_with_noun(n_sound, 'version')} verified byte for byte and loaded.")
     orphans = abandoned_version_files(workspace.control, workspace.layout, is_removing=is_repairing)
     left = [path for path in orphans if path.exists()]
     if len(left) < len(orphans):
-        yield Finding("orphans", "ok", f"{len(orphans) - len(left)} files that belonged to no version were removed.")
+        yield Finding(
+            "orphans", "ok", f"Removed {count_with_noun(len(orphans) - len(left), 'file')} that belonged to no version."
+        )
     if left:
-        detail = f"{len(left)} files belong to no version, such as {left[0]}."
-        remedy = "A crash left them, or somebody put them there: fewpass doctor --repair removes those of ours."
+        detail = f"{count_with_noun(len(left), 'file')} without a version, such as {left[0]}."
+        remedy = "fewpass doctor --repair removes those that a crash of fewpass left."
         yield Finding("orphans", "warning", detail, remedy)
 
 
@@ -192,12 +205,12 @@ def _mended(name: str, version: ModelVersion, error: CorruptFile, is_repairing: 
         except (StorageError, OSError):
             pass
         else:
-            return Finding("models", "ok", f"{name}: the compiled form was made anew ({error}).")
+            return Finding("models", "ok", f"{name}: rebuilt the compiled form ({error}).")
     if isinstance(error, OutdatedModel):
         remedy = f"{training_command(version)}; then fewpass models delete {name}."
         return Finding("models", "failed", str(error), remedy)
     remedy = (
-        "fewpass doctor --repair makes a damaged .arrow anew from its .duckdb. If the .duckdb is damaged, move the alias "
+        "fewpass doctor --repair rebuilds a damaged .arrow from its .duckdb. If the .duckdb is damaged, move the alias "
         f"to another version, then fewpass models delete {name}, or restore a backup."
     )
     return Finding("models", "failed", f"{name}: {error}", remedy)
@@ -209,32 +222,34 @@ def _rules(workspace: Workspace) -> Iterator[Finding]:
         remedy = "Restore the file from a backup, or forget the rows again. Until then trainings fail."
         yield Finding("rules of forgotten rows", "failed", str(error), remedy)
     if not damaged:
-        yield Finding("rules of forgotten rows", "ok", "All that were made are there.")
+        yield Finding("rules of forgotten rows", "ok", "All rules are present.")
 
 
 def _notes(workspace: Workspace) -> Iterator[Finding]:
     damaged = product.damaged_dataset_notes(workspace)
     for error in damaged:
         remedy = (
-            "Remove the file: the next training counts again what it noted. Without its columns.json a data set takes the "
-            "order of the columns from its first file; to keep the order, restore the file from a backup."
+            "Remove the file: the next training counts again. Without columns.json, a data set takes its column order from its first "
+            "file; restore the file from a backup to keep the order."
         )
         yield Finding("notes", "warning", str(error), remedy)
     if not damaged:
-        yield Finding("notes", "ok", "What is noted of data files and running jobs is what was written.")
+        yield Finding("notes", "ok", "Notes on data files and running jobs are intact.")
 
 
 def _uploads(workspace: Workspace) -> Iterator[Finding]:
     folder = product.upload_folder(workspace)
     files = [] if folder is None else list(visible_files_below(folder))
-    where = f"{len(files)} files lie in {folder}"
+    where = f"{count_with_noun(len(files), 'file')} in {folder}"
     if files and folder is not None and not folder.is_relative_to(workspace.layout.root):
-        yield Finding("uploads", "ok", f"{where}, so a backup of the workspace leaves them out: copy that folder, too.")
+        yield Finding("uploads", "ok", f"{where}, outside the workspace: back up that folder separately.")
     elif files:
-        yield Finding("uploads", "ok", f"{where}; a backup holds them.")
+        yield Finding("uploads", "ok", f"{where}, included in backups.")
     for name, uri in _lost_uploads(workspace):
-        detail = f"Data set {name!r} names the uploaded file {uri}, which is not there."
-        yield Finding("uploads", "warning", detail, f"Put it back, or register the data set with its file in {folder}.")
+        detail = f"The uploaded file {uri} of data set {name!r} does not exist."
+        yield Finding(
+            "uploads", "warning", detail, f"Restore the file, or register the data set with the file in {folder}."
+        )
 
 
 def _lost_uploads(workspace: Workspace) -> Iterator[tuple[str, str]]:
@@ -251,47 +266,41 @@ def _drafts(root: Path, is_repairing: bool) -> Iterator[Finding]:
         removed = [
             path for folder in ("models", "datasets", "scratch") for path in delete_abandoned_drafts(root / folder)
         ]
-        yield Finding("drafts", "ok", f"{len(removed)} drafts of dead writers were removed.")
+        yield Finding("drafts", "ok", f"Removed {count_with_noun(len(removed), 'draft')} of crashed writers.")
 
 
 def _audit(workspace: Workspace) -> Iterator[Finding]:
     faults = product.audit_log_faults(workspace)
     for fault in faults[:MOST_FAULTS]:
-        remedy = "Find out who wrote to the control database; a backup holds the log as it was."
+        remedy = "Find out who wrote to the control database; a backup has the original log."
         yield Finding("audit log", "failed", fault, remedy)
     if not faults:
-        yield Finding("audit log", "ok", "No line was changed or removed.")
+        yield Finding("audit log", "ok", "No entry was changed or removed.")
 
 
 def _clock(workspace: Workspace) -> Iterator[Finding]:
     newest = max((v.created_at.timestamp() for v in all_model_versions(workspace.control) if v.created_at), default=0.0)
     if newest > time.time() + CLOCK_S:
-        ahead = f"The newest version is {newest - time.time():,.0f} s in the future."
+        ahead = f"The newest version was created {newest - time.time():,.0f} s in the future."
         yield Finding("clock", "warning", ahead, "Set the clock of this machine (NTP): schedules and expiry follow it.")
     else:
-        yield Finding("clock", "ok", "Nothing in the registry is from the future.")
+        yield Finding("clock", "ok", "No version was created in the future.")
 
 
 def _workers(workspace: Workspace) -> Iterator[Finding]:
     crew = worker_crew_status(workspace)
-    if crew.complaint is not None and not crew.alive:
-        yield Finding("workers", "warning", crew.complaint, "Start fewpass serve or fewpass worker.")
-        return
-    yield Finding("workers", "ok", f"{len(crew.alive)} run; {crew.n_waiting} jobs wait.")
-    if crew.stranded:
-        detail = f"{len(crew.stranded)} jobs have lost their worker, such as {crew.stranded[0]}."
-        yield Finding(
-            "jobs", "warning", detail, "Wait: within its lease (FEWPASS_LEASE_S) a living worker takes it over."
-        )
-    elif crew.complaint is not None:
-        yield Finding("jobs", "warning", crew.complaint, "Look at disk space, and at the log of the worker.")
+    if crew.problem is not None:
+        yield Finding("jobs" if crew.alive else "workers", "warning", *crew.problem)
+    if crew.alive or crew.problem is None:
+        n_workers, n_waiting = count_with_noun(len(crew.alive), "worker"), count_with_noun(crew.n_waiting, "job")
+        yield Finding("workers", "ok", f"{n_workers} running, {n_waiting} waiting.")
 
 
 def _door(workspace: Workspace) -> Iterator[Finding]:
     try:
         check_api_keys_exist(workspace.settings, workspace.control)
     except KeyNeeded as error:
-        yield Finding("API keys", "failed", str(error), "Make a key: fewpass keys create admin --role admin.")
+        yield Finding("API keys", "failed", str(error), "Create a key: fewpass keys create admin --role admin.")
         return
     where = "needs" if workspace.settings.needs_keys else "on loopback needs no"
     yield Finding("API keys", "ok", f"A server {where} key.")

@@ -44,7 +44,7 @@ def run_in_child_process(
         check_still_asked()
         if deadline is not None and time.monotonic() > deadline:
             raise TooSlow(
-                f"What the request names takes longer than {time_limit_s:g} s to read.", timeout_s=time_limit_s
+                f"Reading the inputs of the request takes longer than {time_limit_s:g} s.", timeout_s=time_limit_s
             )
 
     start = partial(_open, workspace.settings)
@@ -54,13 +54,12 @@ def run_in_child_process(
             answer: Answer = child.run(_called, call, arguments, memory=memory, check=check)
         except OutOfMemory as error:
             raise InvalidRequest(
-                f"What the request names takes more than {format_byte_size(memory)} of memory to read. Write it in smaller pieces, or "
-                "raise FEWPASS_JOB_MEMORY.",
+                f"Reading the inputs of the request takes more than {format_byte_size(memory)} of memory. Split them, or raise FEWPASS_JOB_MEMORY.",
                 memory_limit=memory,
             ) from error
         except JobFailed as error:
             raise InvalidRequest(
-                "What the request names ends the process that reads it: it is damaged.", **error.fields
+                "An input of the request is damaged: the process that reads it crashes.", **error.fields
             ) from error
         finally:
             if not is_trusted:

@@ -78,7 +78,7 @@ def update_continuation(
     seen = {_identity(file) for file in version.files}
     now = {index: _identity(source_file_record(raw.files[index])) for index in rows.learned.wanted}
     if not seen <= set(now.values()):
-        return _anew("a file that was learned from is gone or has changed")
+        return _anew("a file of the last training was removed or changed")
     new = [index for index, identity in now.items() if identity not in seen]
     n_new = sum(raw.files[index].n_rows for index in new)
     n_old = sum(raw.files[index].n_rows for index in now) - n_new
@@ -101,7 +101,7 @@ def _only(rows: TrainingRows, indices: Sequence[int]) -> Source:
 
 
 def _anew(reason: str) -> Account:
-    return Account(f"starting anew, as {reason}", 0, 0, 0, 0)
+    return Account(f"starting from scratch, because {reason}", 0, 0, 0, 0)
 
 
 def training_selection_sha256(rows: TrainingRows, target: str | None, overrides: JSONMapping) -> str:

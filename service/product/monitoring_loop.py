@@ -180,15 +180,15 @@ def compare_with_previous(workspace: Workspace, name: str, min_labels: int, now:
         before = _before(workspace, name, own.version.version)
         other = Watching(workspace, f"{name}@{before}")
     except (NotFound, LookupError):
-        return {"is_rolled_back": False, "reason": "there is no version before the champion"}
+        return {"is_rolled_back": False, "reason": "the champion has no previous version"}
     if own.watched.schema != other.watched.schema:
-        reason = f"versions {own.version.version} and {before} code rows differently, so that they cannot be compared"
+        reason = f"versions {own.version.version} and {before} encode rows differently, so they cannot be compared"
         return {"is_rolled_back": False, "reason": reason}
     x, y = labelled_row_codes(own.files, own.version.version, own.watched.schema, end - SPAN, end)
     if y.size < min_labels:
         return {
             "is_rolled_back": False,
-            "reason": f"{y.size} labelled rows are fewer than the {min_labels} that decide",
+            "reason": f"{y.size} labelled rows are fewer than the required {min_labels}",
         }
     losses = [
         -np.log(np.maximum(one.watched.model.predict_proba(Chunk(x, None))[np.arange(y.size), y], LEAST))

@@ -43,7 +43,9 @@ class Stored:
         try:
             bucket = self.path.split("/")[0]
             if self.filesystem.type_name in OBJECT_STORES and not _is_there(self.filesystem, bucket):
-                raise SourceError(self.address, f"cannot be written: there is no bucket {bucket!r}. Make it first.")
+                raise SourceError(
+                    self.address, f"cannot be written: the bucket {bucket!r} does not exist. Create it first."
+                )
             return _is_there(self.filesystem, self.path)
         except (OSError, pa.ArrowException) as error:
             raise self._refused(error) from error
@@ -83,19 +85,18 @@ def output_destination(output: Output) -> Path | Stored:
     if "://" not in text:
         if address := re.match(r"[a-z][a-z0-9+.-]+:", Path(text).parts[0] if text else ""):
             raise InvalidRequest(
-                f"{text} begins with {address[0]!r} and is no path of this machine. Name a path, or, for a single file, give the "
-                "address as text.",
+                f"{text} begins with {address[0]!r} and is not a local path. Use a path, or, for a single file, pass the address as text.",
                 path=text,
             )
         return Path(output)
     if text.partition("://")[0].lower() in DATABASES:
-        raise InvalidRequest(f"{shown} is a database, and rows are written to files only. Name a file.", path=shown)
+        raise InvalidRequest(f"{shown} is a database, but rows can only be written to files. Name a file.", path=shown)
     filesystem, path = uri_filesystem(text)
     if isinstance(filesystem, pafs.LocalFileSystem):
         return Path(path)
     if "http" in filesystem.type_name:
         raise InvalidRequest(
-            f"{shown} is of a web server, which is only read. Name a path of this machine, or of a store such as s3://.",
+            f"{shown} is on a web server, which is read-only. Use a local path, or a store such as s3://.",
             path=shown,
         )
     return Stored(text, filesystem, path)
@@ -111,7 +112,7 @@ def check_output_free(output: Output, *, replace: bool) -> None:
     """Refuse an address that cannot be written (SourceError, InvalidRequest), and an existing file unless `replace`."""
     if output_destination(output).exists() and not replace:
         shown = redact_uri_secrets(str(output))
-        raise InvalidRequest(f"{shown} exists already. Choose another name, or replace it with --force.", path=shown)
+        raise InvalidRequest(f"{shown} already exists. Choose another name, or replace it with --force.", path=shown)
 
 
 @contextmanager
@@ -148,8 +149,8 @@ def check_parquet_output(output: Output, *, replace: bool) -> None:
     name, shown = output_file_name(output), redact_uri_secrets(str(output))
     if name.suffix.lower() not in SUFFIXES:
         raise InvalidRequest(
-            f"{shown} would be a Parquet file: name it {name.with_suffix('.parquet')}. To get {name.suffix}, convert "
-            "it afterwards, such as with pandas.read_parquet.",
+            f"{shown} must be a Parquet file: name it {name.with_suffix('.parquet')}. To get {name.suffix}, convert it afterwards, for "
+            "example with pandas.read_parquet.",
             path=shown,
         )
     check_output_free(output, replace=replace)

@@ -178,7 +178,7 @@ def _unknown_class_words(measured: Measured) -> str:
 
 def _verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:
     if champion is not None and champion.version == challenger.version:
-        return Verdict(True, f"version {challenger.version} is the {rule.alias} already")
+        return Verdict(True, f"version {challenger.version} is already the {rule.alias}")
     keeps = f"{rule.alias} stays unset" if champion is None else f"version {champion.version} stays {rule.alias}"
     if (problem := _below_floor(rule, challenger)) is not None:
         return Verdict(False, f"{keeps}: {problem}")
@@ -191,10 +191,12 @@ def _verdict(rule: PromotionRule, challenger: Measured, champion: Measured | Non
     assert champion.metrics is not None
     n_rows = challenger.metrics["n_test_rows"]
     if n_rows < rule.min_rows:
-        return Verdict(False, f"{keeps}: {n_rows} rows are fewer than the {rule.min_rows} that decide")
+        return Verdict(False, f"{keeps}: {n_rows} rows are fewer than the required {rule.min_rows}")
     new, old = _loss(challenger.metrics, rule.metric), _loss(champion.metrics, rule.metric)
     if new is None or old is None or ("ece" in challenger.metrics) != ("ece" in champion.metrics):
-        return Verdict(False, f"{keeps}: the two cannot be compared by {rule.metric}, as only one predicts a class")
+        return Verdict(
+            False, f"{keeps}: the two cannot be compared by {rule.metric}, because only one predicts a class"
+        )
     margin = f" less {rule.margin:g}" if rule.margin > 0 else f" plus {-rule.margin:g}" if rule.margin < 0 else ""
     compared = f"{rule.metric} {new:.6g} against {old:.6g}{margin}, on {n_rows} rows"
     # Written so that a NaN never wins.
@@ -205,8 +207,8 @@ def _verdict(rule: PromotionRule, challenger: Measured, champion: Measured | Non
     if rule.max_ece_increase is not None and not increase <= rule.max_ece_increase:
         return Verdict(
             False,
-            f"{keeps}: version {challenger.version} has {compared}, but its calibration error is {increase:.4g} greater "
-            f"and at most {rule.max_ece_increase:g} is allowed",
+            f"{keeps}: version {challenger.version} has {compared}, but its calibration error is {increase:.4g} greater, more than the "
+            f"allowed {rule.max_ece_increase:g}",
         )
     return Verdict(True, f"version {challenger.version} replaces {champion.version} as {rule.alias}: {compared}")
 
@@ -222,7 +224,7 @@ def _below_floor(rule: PromotionRule, challenger: Measured) -> str | None:
     if math.isnan(loss):
         return f"{its} has no {rule.metric}"
     if rule.max_loss is not None and loss > rule.max_loss:
-        return f"{its} has {rule.metric} {loss:.6g}, and at most {rule.max_loss:g} is allowed"
+        return f"{its} has {rule.metric} {loss:.6g}, above the allowed {rule.max_loss:g}"
     floor = challenger.of_class_shares.get(rule.metric, math.inf)
     if rule.beats_prior and loss > floor + ROUNDING:
         return f"{its} has {rule.metric} {loss:.6g}, worse than the class shares alone ({floor:.6g})"
@@ -377,7 +379,7 @@ def inspect_refresh_data(workspace: Workspace, run: Run) -> JSONObject:
     drifting += [cause["words"] for cause in served["causes"]] if served["is_drifting"] else []
     if drifting:
         return {"is_skipped": False, "because": drifting}
-    reason = f"nothing that version {champion.version} serves has changed; train with when=always to do it all the same"
+    reason = f"the data of version {champion.version} has not changed; use when=always to train anyway"
     return {"is_skipped": True, "reason": reason}
 
 
@@ -405,7 +407,7 @@ def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: Mode
         path = whole.files[newest].path
         raise Quarantined(
             f"{path} differs so much from what {champion.name}@{champion.version} learned that nothing was trained: "
-            f"{'; '.join(broken[:5])}. Mend the data; or, if it is right, refresh once with quarantine_points=null.",
+            f"{'; '.join(broken[:5])}. Fix the data; if it is correct, refresh once with quarantine_points=null.",
             file=path,
         )
     return [cause["words"] for cause in report["causes"]]

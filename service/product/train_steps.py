@@ -18,10 +18,11 @@ from learners.passes.memory import configure_memory_allocators, set_memory_limit
 from learners.passes.refreshed_schema import moved_cut_point_warnings
 from learners.passes.sources.csv.types import unused_csv_options
 from learners.passes.sources.row_filter import FEW_ROWS, FEW_SHARE, file_time_bounds, lone_window_warnings
-from learners.passes.sources.source import Source
+from learners.passes.sources.source import Source, file_identity
 from learners.registry import recipes
 from learners.registry.model_kinds import kind_of, load_model
 from learners.schema import Kept, Overrides
+from learners.wording import count_with_noun
 from service.jobs.job_limits import counts_memory_limit
 from service.jobs.steps import Run, Steps, progress_reporter
 from service.product.circuit_updates import ORDER, Continuation, training_selection_sha256, update_continuation
@@ -62,6 +63,7 @@ from service.requests.requests import TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
 from storage.datasets import dataset_definitions
+from storage.datasets.forgotten import Forgotten
 from storage.files.atomic_files import create_folder
 from storage.models import model_versions
 from storage.models.compiled import map_compiled, write_compiled
@@ -152,6 +154,7 @@ def learn_model(workspace: Workspace, run: Run) -> JSONObject:
         "warnings": [
             *anew,
             *idle,
+            *_forgotten_row_warnings(rows, ledger.forgotten),
             *rows.learned.raw.hints,
             *([] if known is None or anew else moved_cut_point_warnings(known, model.schema)),
             *trained_model_warnings(model),
@@ -161,6 +164,19 @@ def learn_model(workspace: Workspace, run: Run) -> JSONObject:
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
     }
+
+
+def _forgotten_row_warnings(rows: TrainingRows, forgotten: Forgotten) -> list[str]:
+    """Return how many rows the rules of forgotten rows left out; not their conditions, because models leave the workspace."""
+    source = rows.learned.raw
+    files = [file_identity(source.files[index]) for index in rows.learned.wanted]
+    matches = [sum(forgotten.counts(where).get(file, 0) for file in files) for where in rows.rules]
+    n_rules = sum(n > 0 for n in matches)
+    if not n_rules:
+        return []
+    return [
+        f"Left out {count_with_noun(sum(matches), 'forgotten row')} ({count_with_noun(n_rules, 'rule')} of fewpass forget)."
+    ]
 
 
 def _lone_window(source: Source, request: TrainRequest, n_learned: int = 0) -> list[str]:
@@ -408,13 +424,13 @@ def training_target(workspace: Workspace, request: TrainRequest) -> str | None:
     target, recipe = request.target, recipes.learner_recipe(request.learner)
     if not recipe.takes_target:
         if target is not None:
-            what = f"Learner {request.learner!r} has no class, every column is a node: leave the target out."
+            what = f"Learner {request.learner!r} has no class, because every column is a node: leave the target out."
             raise InvalidRequest(what, field="target")
         return None
     if target is None and request.dataset is not None:
         target = get_dataset(workspace, request.dataset).target
     if target is None and recipe.needs_target:
-        raise InvalidRequest("There is no target: name the column to predict.", field="target")
+        raise InvalidRequest("No target was given: name the column to predict.", field="target")
     return target
 
 
@@ -435,6 +451,6 @@ def _changed_names(kept: Kept, source: Source) -> list[str]:
         return []
     words = names_with_suggestions(gone, [name for name in names if name not in known])
     return [
-        f"{source.snapshot.place}: columns were renamed or dropped since the last training: {words}. Attributes and cut points "
-        "are chosen anew, and all rows are read."
+        f"{source.snapshot.place}: columns were renamed or dropped since the last training: {words}. Attributes and cut points are "
+        "chosen again from all rows."
     ]

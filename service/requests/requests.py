@@ -383,7 +383,7 @@ class ScheduleRequest(Request):
     timezone: str = Field(default="UTC", max_length=64, examples=["Europe/Berlin"])
     missed: Missed = Field(
         default="catch_up",
-        description="What becomes of times that passed while no worker ran or the run before was not over: one run as "
+        description="What becomes of times that passed while no worker ran or the previous run was still running: one run as "
         "soon as possible, however many they were; or none.",
     )
     job: ScheduledRequest

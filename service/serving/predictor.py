@@ -200,7 +200,7 @@ class Served:
             return
         if len(set(names)) < len(names):
             twice = shorten_model_name(Counter(names).most_common(1)[0][0])
-            raise InvalidRequest(f"Column {twice!r} comes twice. Send it once.", column=twice)
+            raise InvalidRequest(f"Column {twice!r} occurs twice. Send it once.", column=twice)
         self.check_names([dict.fromkeys(names)], ignore_unknown, way_out)
         if not ignore_unknown and len(self.checked_columns) < MAX_CHECKED:
             self.checked_columns.add(names)

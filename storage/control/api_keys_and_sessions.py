@@ -81,7 +81,7 @@ def create_api_key(
             record_act(connection, "key created", name, role=key.role.value)
             bump_control_generation(connection)
     except IntegrityError as error:
-        raise Conflict("key", name, "exists already, perhaps revoked. Use a new name.") from error
+        raise Conflict("key", name, "already exists, perhaps revoked. Use a new name.") from error
     return key, token
 
 

@@ -181,7 +181,7 @@ def audit_faults(connection: Connection) -> list[str]:
             if line.id != expected_id:
                 faults.append(_missing(expected_id, line.id - 1))
             elif line.previous_sha256 != previous:
-                faults.append(f"Line {line.id} does not follow from the line before it.")
+                faults.append(f"Line {line.id} does not match the hash of the previous line.")
             if line.sha256 != line.expected_sha256():
                 faults.append(f"Line {line.id} was changed.")
             expected_id, previous, after = line.id + 1, line.sha256, line.id

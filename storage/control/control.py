@@ -284,9 +284,9 @@ def _translated(shown: str, path: str, error: DBAPIError) -> StorageError:
     if "disk is full" in text or "readonly" in text or DISK_ERROR in text:
         return Unwritable(path, f"{text}. {FREE_THE_DISK}")
     if "unable to open" in text:
-        return Unwritable(path, f"{text}. Make its folder, and let this user write there.")
+        return Unwritable(path, f"{text}. Create its folder and give this user write permission.")
     if "locked" in text or "lock timeout" in text:
         waited = f"{shown} was busy for more than {BUSY_TIMEOUT_S:.0f} s"
-        return ControlUnavailable(f"{waited}. Try again; if it stays busy, look which process holds it.")
-    remedy = "Try again in a while; predictions of models that were asked before go on."
+        return ControlUnavailable(f"{waited}. Try again; if it stays busy, find the process that holds it.")
+    remedy = "Try again later; models that are already loaded still predict."
     return ControlUnavailable(f"{shown} does not answer: {text.rstrip('.')}. {remedy}")

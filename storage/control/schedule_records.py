@@ -76,7 +76,7 @@ def create_schedule(control: Control, schedule: Schedule, check: Check | None = 
             return _existing(connection, schedule.name)
         stored = _schedule(row, _last_runs(connection, [row.id]))
     if _definition(stored) != _definition(schedule):
-        reason = "exists already with another definition. Change it, or use a new name."
+        reason = "already exists with another definition. Change it, or use a new name."
         raise Conflict("schedule", schedule.name, reason)
     return stored
 
@@ -117,7 +117,7 @@ def change_schedule(control: Control, before: Schedule, after: Schedule, check: 
         if check is not None:
             check(stored)
         if (stored.id, stored.changed_at) != (before.id, before.changed_at):
-            reason = "was changed by somebody else in the meantime. Look at it and try again."
+            reason = "was changed by someone else in the meantime. Read it again, then repeat the change."
             raise Conflict("schedule", before.name, reason)
         values = _values(after) | {"name": before.name, "changed_at": tables.utc_now()}
         connection.execute(sa.update(_SCHEDULES).where(_SCHEDULES.c.name == before.name).values(**values))

@@ -47,7 +47,7 @@ def register_dataset(control: Control, dataset: Dataset) -> Dataset:
             record_act(connection, "dataset registered", dataset.name)
             return _dataset(_existing(connection, dataset.name))
     if _definition(_dataset(row)) != _definition(dataset):
-        reason = "is registered already with other uris, target or columns. Delete it first, or use a new name."
+        reason = "is already registered with other uris, target or columns. Delete it first, or use a new name."
         raise Conflict("dataset", dataset.name, reason)
     return _dataset(row)
 

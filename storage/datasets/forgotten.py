@@ -163,7 +163,9 @@ def _read(path: Path) -> dict[str, _Stored]:
     except CorruptFile:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CorruptFile(path, f"the rules of forgotten rows cannot be read ({error}). Restore it.") from error
+        raise CorruptFile(
+            path, f"the rules of forgotten rows cannot be read ({error}). Restore the file from a backup."
+        ) from error
 
 
 def _merged(stored: dict[str, _Stored], ours: dict[str, _Stored]) -> dict[str, _Stored]:

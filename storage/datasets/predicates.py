@@ -128,7 +128,9 @@ def _plain_constant(node: Any) -> int | str | None:
 @lru_cache(maxsize=16)  # each step of a job reads the same rules, and a new DuckDB takes 11 ms
 def _parsed(text: str) -> object:
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise InvalidPredicate(text.encode("ascii", "backslashreplace").decode(), "it holds something that is not text")
+        raise InvalidPredicate(
+            text.encode("ascii", "backslashreplace").decode(), "it contains something that is not text"
+        )
     try:
         with duckdb_files.open_isolated_duckdb() as connection:
             parameters = [f"{_BEFORE}{text}{_AFTER}"]
@@ -157,7 +159,7 @@ def _reason(text: str, parsed: dict[str, object]) -> str:
         return "it is more than one condition"
     position = str(parsed.get("position", ""))
     is_behind = position.isdigit() and int(position) >= len((_BEFORE + text).encode())
-    return "it ends too early, or closes a parenthesis too many" if is_behind else reason
+    return "it ends too early, or has an extra closing parenthesis" if is_behind else reason
 
 
 def _expressions(root: object) -> Iterator[tuple[dict[str, object], int]]:

@@ -117,7 +117,7 @@ class Receipts:
         except ValueError:
             key = None
         if not isinstance(key, Ed25519PrivateKey):
-            raise CorruptFile(path, "it holds no Ed25519 key. Restore it from a backup.")
+            raise CorruptFile(path, "it contains no Ed25519 key. Restore it from a backup.")
         public = key.public_key().public_bytes(pem, form)
         stands = self.folder / "public.pem"
         if not stands.exists() or stands.read_bytes() != public:
@@ -141,7 +141,7 @@ def _parsed(path: Path) -> dict[str, Any]:
             return dict(receipt)
     except (ValueError, TypeError, KeyError):
         pass
-    raise CorruptFile(path, "it is no receipt. Restore it from a backup.")
+    raise CorruptFile(path, "it is not a receipt. Restore it from a backup.")
 
 
 def verified_receipt(data: bytes, public_pem: bytes) -> dict[str, Any]:
@@ -168,8 +168,8 @@ def verified_receipt(data: bytes, public_pem: bytes) -> dict[str, Any]:
         key.verify(signature if is_canonical and signature.hex() == digits else b"", canonical_json(receipt))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSignature):
         raise InvalidReceipt(
-            "The receipt does not hold: it was altered or reformatted, or another key signed it. Get it again with fewpass "
-            "receipts show, and check whose public key --key is."
+            "The signature of the receipt is invalid: the receipt was altered or reformatted, or signed by another key. Get it again "
+            "with fewpass receipts show, and check the owner of the public key in --key."
         ) from None
     leaves = [canonical_json(file) for file in receipt.get("files", ())]
     if receipt.get("format") != FORMAT or receipt.get("merkle_root") != merkle_root(leaves):

@@ -166,7 +166,7 @@ def _entry(path: Path) -> Entry:
     about = parse_checked_json(path, path.read_bytes())
     schema, spec = about["schema"], about["spec"]
     if not isinstance(spec, dict) or not isinstance(about["files"], list):
-        raise TypeError("It does not say what the statistic describes")
+        raise TypeError("It does not state what the statistic describes")
     if schema is not None:
         json.loads(str(schema))
     return Entry(path.stem.partition("-")[0], spec, None if schema is None else str(schema), frozenset(about["files"]))
@@ -238,10 +238,12 @@ def _read(path: Path, key: str, reader: duckdb_files.Instance) -> pa.Table:
         for blob in read_blobs(connection, path):
             columns[int(blob.name)] = pa.ipc.open_stream(pa.py_buffer(blob.data)).read_all().column(0)
     if stored_key != key:
-        raise CorruptFile(path, f"it holds the statistic {stored_key[:16]}…, not the one of its name. Discard it.")
+        raise CorruptFile(
+            path, f"it holds the statistic {stored_key[:16]}…, which does not match its name. Discard it."
+        )
     if columns.keys() != set(range(len(schema))) or any(len(column) != n_rows for column in columns.values()):
-        lost = f"it does not have the {len(schema)} columns of {n_rows} rows that were written"
-        raise CorruptFile(path, f"{lost}. Discard it and count again.")
+        lost = f"it does not have the {len(schema)} columns and {n_rows} rows that were written"
+        raise CorruptFile(path, f"{lost}. Discard it; the next training counts again.")
     return pa.table([columns[i] for i in range(len(schema))], schema=schema)
 
 

@@ -95,7 +95,7 @@ def _make_directory(directory: Path, mode: int = 0o777) -> None:
         except (FileExistsError, NotADirectoryError) as error:
             raise Unwritable(directory, "it is a file, not a folder. Choose another place.") from error
         except FileNotFoundError as error:
-            raise Unwritable(directory, "its file system does not allow folders. Choose another place.") from error
+            raise Unwritable(directory, "its file system does not support folders. Choose another place.") from error
         fsync_directory(directory.parent)
 
 
@@ -120,7 +120,9 @@ def disk_errors_as_unwritable(path: Path, then: str = "then try again.") -> Iter
     except OSError as error:
         if error.errno not in _REFUSALS:
             raise
-        reason = f"{os.strerror(error.errno or 0)}. Free or remount the disk, or give this user the right, {then}"
+        reason = (
+            f"{os.strerror(error.errno or 0)}. Free or remount the disk, or give this user write permission, {then}"
+        )
         raise Unwritable(path, reason) from error
 
 
@@ -237,7 +239,7 @@ def read_or_create_secret(path: Path, make: Callable[[], bytes]) -> bytes:
 
 def _check_free(path: Path, replace: bool) -> None:
     if not replace and path.exists():
-        raise Conflict("file", str(path), "exists already, and published files never change. Use a new name.")
+        raise Conflict("file", str(path), "already exists, and published files never change. Use a new name.")
 
 
 def sha256_of_file(path: Path | str) -> str:
@@ -263,7 +265,7 @@ def read_manifest(path: Path | str) -> dict[str, str]:
     for line in lines:
         sha256, separator, name = line.partition("  ")
         if not separator or len(sha256) != 64:
-            raise CorruptFile(path, f"{line!r} is not a line of a manifest. Restore it from a backup.")
+            raise CorruptFile(path, f"{line!r} is not a valid line of a manifest. Restore it from a backup.")
         files[name] = sha256
     return files
 
@@ -294,7 +296,7 @@ def parse_checked_json(path: Path, text: str | bytes) -> dict[str, object]:
         raise TypeError("It holds no JSON object")
     digest = document.pop(_SUM, None)
     if digest is not None and digest != _sum_of(document):
-        raise CorruptFile(path, "its content is not what was written. Restore it from a backup.")
+        raise CorruptFile(path, "its content has changed since it was written. Restore it from a backup.")
     return document
 
 

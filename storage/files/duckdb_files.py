@@ -130,7 +130,7 @@ def open_duckdb_for_reading(path: Path, instance: Instance | None = None) -> Ite
     """
     # DuckDB would replay a log, and damage in one opens silently with fewer rows.
     if path.with_name(path.name + ".wal").exists():
-        raise CorruptFile(path, "a write-ahead log stands beside it, and published files have none. Remove the log.")
+        raise CorruptFile(path, "a write-ahead log exists beside it, but published files have none. Remove the log.")
     try:
         with (instance or Instance()).attached(path, "READ_ONLY") as connection:
             if instance is None:
@@ -246,7 +246,7 @@ def read_blobs(connection: duckdb.DuckDBPyConnection, path: Path) -> list[Blob]:
             filled[name] += piece.size
     for name, _, _, sha256, _ in heads:
         if blobs[name].sha256 != sha256:
-            raise CorruptFile(path, f"array {name!r} is not what was written. Restore the file from a backup.")
+            raise CorruptFile(path, f"array {name!r} has changed since it was written. Restore the file from a backup.")
     return list(blobs.values())
 
 

@@ -24,7 +24,7 @@ RESERVED_ALIASES = frozenset({"latest", "versions"})
 PRIVATE_FOLDERS = ("models", "datasets", "scratch", "outputs", "monitoring", "logs", "workers", "queries")
 SECRETS = ("control.sqlite*", "monitoring/secret", "monitoring/.records/*.json", "receipts/*.secret")
 
-_LEFT = "then run fewpass doctor --repair, which removes it. It belongs to no version any more."
+_LEFT = "then run fewpass doctor --repair, which removes it. It no longer belongs to a version."
 
 
 def checked_resource_name(kind: str, name: str) -> str:
@@ -162,8 +162,8 @@ class Witness:
         """Raise Unwritable if the file was removed or replaced since the start."""
         if self._look() != self._identity:
             reason = (
-                "it was removed or replaced while it was open, and what is written now would be lost. Stop all servers of "
-                "this workspace, put it back or restore a backup there, and start again."
+                "it was removed or replaced while it was open, so new writes would be lost. Stop all servers of this workspace, restore "
+                "the file or a backup, and start again."
             )
             raise Unwritable(self.path, reason)
 

@@ -129,7 +129,7 @@ def roll_back(control: Control, name: str, alias: str, reason: str = "rolled bac
         while place is not None and not _exists(connection, name, place.version):
             place = _place(connection, place.parent)
         if place is None:
-            reason = "has no earlier version to go back to. Set it to a version instead."
+            reason = "has no previous version. Point it at a version instead."
             raise Conflict("alias", f"{name}@{alias}", reason)
         _move(connection, name, alias, place.version, place.parent, reason)
     return int(place.version)

@@ -30,7 +30,7 @@ _REMEDY = "Export it again, and compare the checksums of both files."
 ARRAYS = "arrays"
 MOST_TABLES, MOST_COLUMNS, MOST_PART_BYTES = 1_000, 10_000, 16 << 20
 _VALUE_BYTES = 16  # of a number, as Python and Arrow have it at most
-_TOO_LARGE = "Export it again; or import it where more is allowed (FEWPASS_MAX_MODEL_BYTES)."
+_TOO_LARGE = "Export it again; or raise FEWPASS_MAX_MODEL_BYTES where it is imported."
 
 
 def bundle_manifest(version: ModelVersion) -> dict[str, object]:
@@ -85,18 +85,18 @@ def unpack_bundle(path: Path, model: Path) -> Mapping[str, object]:
             with model.open("wb") as file:
                 shutil.copyfileobj(_member(path, tar, MODEL), file, _CHUNK)
             if tar.next() is not None:
-                raise CorruptFile(path, f"it holds more than {MANIFEST} and {MODEL}. {_REMEDY}")
+                raise CorruptFile(path, f"it contains files other than {MANIFEST} and {MODEL}. {_REMEDY}")
     except (tarfile.TarError, EOFError, UnicodeDecodeError) as error:
-        raise CorruptFile(path, f"it is not a tar as `export` writes it ({error}). {_REMEDY}") from error
+        raise CorruptFile(path, f"it is not a tar file written by `export` ({error}). {_REMEDY}") from error
     if sha256_of_file(model) != manifest["sha256"]:
-        raise CorruptFile(path, f"its model does not have the SHA-256 that its manifest names. {_REMEDY}")
+        raise CorruptFile(path, f"its model does not have the SHA-256 in its manifest. {_REMEDY}")
     return manifest
 
 
 def _member(path: Path, tar: tarfile.TarFile, name: str) -> IO[bytes]:
     info = tar.next()
     if info is None or info.name != name or not info.isreg() or info.issparse():
-        raise CorruptFile(path, f"{name!r} is missing, or in another place. {_REMEDY}")
+        raise CorruptFile(path, f"{name!r} is missing or misplaced. {_REMEDY}")
     if name == MANIFEST and info.size > _MAX_MANIFEST_BYTES:
         raise CorruptFile(path, f"its manifest has {info.size} bytes. {_REMEDY}")
     file = tar.extractfile(info)
@@ -137,7 +137,9 @@ def check_decoded_model_size(path: Path, max_bytes: int) -> int:
         for table, names, kinds, _ in columns:
             total += _table_bytes(connection, path, table, dict(zip(names, kinds, strict=True)), max_bytes - total)
             if total > max_bytes:
-                reason = f"up to its table {table!r} it takes {total:,} bytes unpacked, and at most {max_bytes:,} are allowed"
+                reason = (
+                    f"its tables up to {table!r} take {total:,} bytes unpacked, more than the {max_bytes:,} allowed"
+                )
                 raise CorruptFile(path, f"{reason}. {_TOO_LARGE}")
     return total
 

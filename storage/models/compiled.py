@@ -47,7 +47,7 @@ def array_bytes(name: str, array: np.ndarray) -> np.ndarray:
     """
     array = np.asarray(array)
     if array.dtype.hasobject or array.dtype.names or array.dtype.itemsize == 0:
-        reason = f"its dtype {array.dtype} is not that of numbers, booleans or fixed-width text."
+        reason = f"its dtype {array.dtype} is not numeric, boolean or fixed-width text."
         raise Unstorable(f"Array {name!r}", reason)
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
@@ -135,7 +135,7 @@ def _check_seal(path: Path, metadata: Mapping[bytes, bytes], text: bytes) -> Non
     if metadata[_SEAL][: len(token)] != token or not is_embedded_checksum_valid(
         path, token, metadata[_SEAL][len(token) :]
     ):
-        raise CorruptFile(path, "its sum is not the one that was written. Rebuild it from the model's DuckDB file.")
+        raise CorruptFile(path, "its checksum does not match. Rebuild it from the model's DuckDB file.")
 
 
 def _mapped_batch(path: Path) -> pa.RecordBatch:

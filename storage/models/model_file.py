@@ -120,7 +120,7 @@ def _check_table_names(tables: Mapping[str, pa.Table]) -> None:
     names = set(_RESERVED_TABLES)
     for name in tables:
         if name.lower() in names:
-            raise Conflict("table", name, "is the name of another table of the model file. Rename it.")
+            raise Conflict("table", name, "is already the name of a table of the model file. Rename it.")
         names.add(name.lower())
 
 
@@ -134,7 +134,7 @@ def read_model_file(duckdb_path: Path | str) -> tuple[Header, Arrays]:
     with _opened(path) as connection:
         ((text, sha256),) = connection.sql("SELECT json, sha256 FROM header").fetchall()
         if not isinstance(text, str) or _sha256(text) != sha256:
-            raise CorruptFile(path, "its header is not what was written. Restore it from a backup.")
+            raise CorruptFile(path, "its header has changed since it was written. Restore it from a backup.")
         arrays = {blob.name: array_from_blob(path, blob) for blob in read_blobs(connection, path)}
     try:
         return json.loads(text), arrays
@@ -156,7 +156,9 @@ def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     query = "SELECT table_name FROM information_schema.tables WHERE table_type <> 'BASE TABLE' ORDER BY table_name"
     with duckdb_files.open_duckdb_for_reading(path) as connection:
         if views := [name for (name,) in connection.sql(query).fetchall()]:
-            raise CorruptFile(path, f"{', '.join(views)} is a view, and model files have none. Do not use this file.")
+            raise CorruptFile(
+                path, f"{', '.join(views)} is a view, which model files never contain. Do not use this file."
+            )
         yield connection
 
 
@@ -178,7 +180,7 @@ def read_model_key_values(duckdb_path: Path | str, table: str) -> dict[str, str]
     with _opened(path) as connection:
         pairs = dict(connection.sql(f"SELECT * FROM {table}").fetchall()) if _has(connection, table) else {}
     if not all(isinstance(text, str) for pair in pairs.items() for text in pair):
-        raise CorruptFile(path, f"its table {table!r} does not hold names and texts. Restore it from a backup.")
+        raise CorruptFile(path, f"its table {table!r} does not contain names and texts. Restore it from a backup.")
     return pairs
 
 

@@ -109,10 +109,10 @@ def add_version(
             sa.select(_MODELS.c.last_version).where(_MODELS.c.name == version.name)
         ).scalar_one_or_none()
         if reserved is None or not 1 <= version.version <= reserved:
-            raise Conflict("model version", label, "has a number that was not reserved. Take it from reserve_version.")
+            raise Conflict("model version", label, "has a number that was not reserved. Use reserve_version.")
         if find_version_row(connection, version.name, version.version) is not None:
             raise Conflict(
-                "model version", label, "is registered already, and versions never change. Reserve a new number."
+                "model version", label, "is already registered, and versions never change. Reserve a new number."
             )
         connection.execute(sa.insert(_VERSIONS).values(**_values(control, version)))
         record_act(connection, "version published", label, job=version.job_id)

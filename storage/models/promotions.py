@@ -54,7 +54,11 @@ def record_promotion(control: Control, promotion: Promotion) -> Promotion:
         if row is not None:
             return _promotion(row)
         if aliased_version(connection, promotion.name, promotion.alias) != promotion.champion:
-            raise Conflict("alias", f"{promotion.name}@{promotion.alias}", "was moved in the meantime. Decide again.")
+            raise Conflict(
+                "alias",
+                f"{promotion.name}@{promotion.alias}",
+                "was moved in the meantime. Evaluate the promotion again.",
+            )
         if promotion.is_promoted:
             set_alias_in_transaction(
                 connection, promotion.name, promotion.alias, promotion.challenger, promotion.reason

@@ -137,7 +137,7 @@ class MonitoringFiles:
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except ValueError as error:
-            raise CorruptFile(path, f"it is not JSON ({error}). Remove it, or decide anew.") from error
+            raise CorruptFile(path, f"it is not JSON ({error}). Remove it, or set the policy again.") from error
 
     def decide(self, choice: MonitorChoice) -> None:
         """Store the monitoring choice of the model."""
@@ -362,4 +362,6 @@ def _ours(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise CorruptFile(path, f"it is not a file of monitoring ({error}). Remove it: its hour is lost.") from error
+        raise CorruptFile(
+            path, f"it is not a monitoring file ({error}). Remove it; the counts of its hour are lost."
+        ) from error

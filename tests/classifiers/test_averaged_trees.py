@@ -152,7 +152,7 @@ def test_the_learner_makes_one_pass_after_the_schema_and_the_model_is_read_again
     assert model.tables()["edges"].num_rows == 3
     for name, change, reason in (
         ("ratios", lambda a: a[:-1], "is float64 of shape"),
-        ("alone", lambda a: a * np.nan, "holds a value that is not finite"),
+        ("alone", lambda a: a * np.nan, "contains a value that is not finite"),
         ("log_weights", lambda a: np.arange(a.size, dtype=float), "is not symmetric"),
     ):
         with pytest.raises(InvalidArray, match=reason):
@@ -162,8 +162,8 @@ def test_the_learner_makes_one_pass_after_the_schema_and_the_model_is_read_again
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"average": True, "estimator": "hdp"}, "average=true has estimates of its own; leave it out"),
-        ({"average": True, "m": 1.0}, "average=true has estimates of its own: use ess"),
+        ({"average": True, "estimator": "hdp"}, "average=true has its own estimates; leave estimator out"),
+        ({"average": True, "m": 1.0}, "average=true has its own estimates: use ess"),
         ({"ess": 1.0}, "it belongs to average=true"),
         ({"average": True, "ess": 0.0}, "a number from 0 to 1e9"),
     ],

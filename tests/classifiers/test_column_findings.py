@@ -53,7 +53,7 @@ def test_a_saved_index_is_left_out_and_told(name, frame, tmp_path):
     assert any(f"Column {own!r} is left out: an index that pandas has saved" in warning for warning in told)
     schema, told = told_of(path, {own: "numeric"})
     assert own in [attribute.name for attribute in schema.attributes]
-    assert f"Column {own!r} determines 'y' by itself in all rows. If it is known only afterwards, drop it." in told
+    assert f"Column {own!r} determines 'y' in all rows. Drop it if it is known only after the class." in told
 
 
 def test_an_unnamed_column_of_text_is_learned(frame, tmp_path):
@@ -69,13 +69,13 @@ def test_a_column_that_determines_the_class_is_told(learner, frame, tmp_path):
     frame["nearly"] = np.where(np.arange(400) == 7, "no", frame["alive"])
     frame.to_csv(tmp_path / "t.csv", index=False)
     _, told = told_of(tmp_path / "t.csv", learner=learner)
-    assert told == ["Column 'alive' determines 'y' by itself in all rows. If it is known only afterwards, drop it."]
+    assert told == ["Column 'alive' determines 'y' in all rows. Drop it if it is known only after the class."]
 
 
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
-        (np.random.default_rng(0).normal(size=400), np.repeat(["a", "b"], 200), "No column tells anything of 'y': the model"),
+        (np.random.default_rng(0).normal(size=400), np.repeat(["a", "b"], 200), "No column has information about 'y': the model"),
         (np.arange(200) % 5, [f"n{row % 60}" for row in range(200)], "'y' has 60 classes in 200 rows: too few rows to"),
     ],
 )  # fmt: skip

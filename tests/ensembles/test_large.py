@@ -128,7 +128,7 @@ def test_the_loss_of_rows_left_out_is_told_on_the_way():
     made = learner("auto", {"members": 3}, "class")
     trees = drive(made, Source.of_table(table_of(ROWS)), threads=1, on_progress=note).facts["correction"]
     assert notes[0][:2] == (0, "rounds")
-    losses = [float(words.removeprefix("log loss of rows left out ")) for _, _, words in notes]
+    losses = [float(words.removeprefix("left-out log loss ")) for _, _, words in notes]
     assert losses[0] > losses[-1]
     assert min(losses) == pytest.approx(trees["left_out_losses"]["trees"], abs=0.02)
 
@@ -147,7 +147,7 @@ def test_an_interruption_from_the_keyboard_keeps_the_trees_so_far():
     trees = model.facts["correction"]
     n_rounds = Pace.of(ROWS, 4, "normal").at(trees["rate"]).n_rounds
     assert 0 < trees["rounds"] <= trees["tried"] == 10 < whole.facts["correction"]["tried"]
-    assert model.warnings() == [f"Interrupted: the first {trees['rounds']} of {n_rounds} rounds of trees are kept."]
+    assert model.warnings() == [f"Interrupted: the first {trees['rounds']} of {n_rounds} rounds of trees were kept."]
     assert whole.warnings() == []
     p = model.predict_proba(encode(table_of(80, 3), model.schema))
     assert p.sum(axis=1) == pytest.approx(np.ones(80))
@@ -212,7 +212,7 @@ def test_memory_decides_how_many_rows_are_drawn_and_is_kept():
     free = trained().facts
     assert free["drawn_rows"] == ROWS and free["parameters"]["memory"] == memory_limit().n_bytes
     assert trained(drawn=500, memory=1 << 30).facts["parameters"]["memory"] is None, "it decided nothing"
-    with pytest.raises(InvalidParameter, match="memory=0 is not allowed: a whole number from 1 to"):
+    with pytest.raises(InvalidParameter, match="memory=0 must be a whole number from 1 to"):
         trained(memory=0)
 
 

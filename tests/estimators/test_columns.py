@@ -84,7 +84,7 @@ def test_rows_with_none_of_the_columns_are_refused(make, model, frame, tmp_path)
 def test_a_misspelt_column_is_told_once_with_the_one_that_is_similar(n_rows, model, frame):
     misspelt = frame[:n_rows].rename(columns={"town": "twon"})
     (message,) = told(lambda: model.predict_proba(misspelt))
-    assert message == "The data lacks columns of the model: 'town' (similar: twon). Rows are answered without them."
+    assert message == "The data lacks columns of the model: 'town' (similar: twon). Predictions are made without them."
     assert told(lambda: model.predict_proba(misspelt)) == []
     (message,) = told(lambda: model.predict_proba({"age": 1.0, "twon": "bern"}))
     assert message == "Columns that the model does not know are ignored: 'twon' (similar: town)."
@@ -97,7 +97,7 @@ def test_a_misspelt_column_is_told_once_with_the_one_that_is_similar(n_rows, mod
 @pytest.mark.parametrize("n_rows", [1, 5])
 def test_a_moment_is_no_number_and_a_duration_neither(n_rows, model, frame):
     for values in (pd.Timestamp("2026-01-01"), pd.Timedelta(days=1)):
-        with pytest.raises(SchemaError, match=r"'age' holds (timestamp|duration)\[.*\], but double in training"):
+        with pytest.raises(SchemaError, match=r"'age' has type (timestamp|duration)\[.*\], but had double in training"):
             model.predict_proba(frame[:n_rows].assign(age=values))
     with pytest.raises(SchemaError, match="'age' holds datetime"):
         model.predict_proba({"age": pd.Timestamp("2026-01-01").to_pydatetime()})

@@ -65,7 +65,7 @@ def test_means_deviations_and_ranks(outcomes):
     np.testing.assert_allclose(compared.column("rmse", "a"), [0.1, 0.2, 0.3, 0.4])
     np.testing.assert_allclose(compared.deviations["rmse"][:, 0], 0.02 / math.sqrt(2))
     np.testing.assert_allclose(compared.mean_ranks("rmse"), [(1 + 2.5 + 2.5 + 2) / 4, (2 + 2.5 + 2.5 + 3) / 4, 1.5])
-    with pytest.raises(InvalidParameter, match="compared were a, b, c"):
+    with pytest.raises(InvalidParameter, match="must be one of a, b, c"):
         compared.column("rmse", "d")
     with pytest.raises(EmptyData, match="no outcomes"):
         compare([])

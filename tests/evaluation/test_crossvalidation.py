@@ -173,8 +173,8 @@ def test_specs_have_one_spelling():
     assert LearnerSpec.parse("kdb:k=3").parameters == (("k", 3),)
     assert LearnerSpec.parse("random-forest").is_peer
     for text, message in (
-        ("nbb", "'nbb' is not allowed: use one of auto, eskdb, nb, tan"),
-        ("kdb:k", "'k' is not parameter=value"),
+        ("nbb", "'nbb' must be one of auto, eskdb, nb, tan"),
+        ("kdb:k", "write 'k' as parameter=value"),
         ("kdb:k=9", "k=9"),
         ("random-forest:depth=2", "random-forest has the parameters trees"),
     ):

@@ -39,7 +39,7 @@ def disturb(forker, operation, reference, at, fault):
         assert ended["is_expected"], where  # by name, with what to do, and not a bare OSError
         outcome = "refused"
         if operation == "delete" and seen(facts) == after:  # first out of the registry, then its files
-            assert "It belongs to no version any more" in ended["text"], where
+            assert "which removes it. It no longer belongs to a version" in ended["text"], where
             outcome = "deleted, files left"
         elif operation != "forget":  # whose rule stands once it is written; the models are still to be trained
             assert seen(facts) == before, (where, facts)  # no failure is reported of what is there

@@ -114,7 +114,7 @@ def test_the_service_takes_files_of_python_and_python_those_of_the_service(kdb, 
 def test_saved_files_are_not_replaced_unasked(kdb, tmp_path):
     path = tmp_path / "model.fewpass"
     path.write_text("mine")
-    with pytest.raises(InvalidRequest, match=r"exists already\. Choose another name"):
+    with pytest.raises(InvalidRequest, match=r"already exists\. Choose another name"):
         kdb.save(path)
     assert path.read_text() == "mine"
     kdb.save(path, replace=True)
@@ -129,7 +129,10 @@ def test_publishing_again_makes_the_next_version_and_moves_the_alias(kdb, tmp_pa
 
 def test_loaded_models_have_no_rows_to_add_others_to(kdb, frame, tmp_path):
     loaded = reloaded(kdb, tmp_path)
-    with pytest.raises(LearnerError, match="has no rows to add others to"):
+    with pytest.raises(
+        LearnerError,
+        match=r"A loaded model cannot be updated, because it has no counts of its rows. Fit it again on all rows",
+    ):
         loaded.partial_fit(frame, "class")
     assert loaded.fit(frame).partial_fit(frame).model_.facts["n_rows"] == 600
 
@@ -152,9 +155,9 @@ def damaged(path, change):
     ("change", "message"),
     [
         (lambda manifest: manifest.update(format_version=2), r"its manifest is of format \('fewpass-model', 2\)"),
-        (lambda manifest: manifest.update(sha256="0" * 64), "does not have the SHA-256 that its manifest names"),
+        (lambda manifest: manifest.update(sha256="0" * 64), "does not have the SHA-256 in its manifest"),
         (lambda manifest: manifest.pop("format"), "its manifest cannot be read"),
-        (lambda manifest: manifest.update(n_rows=-1), "its manifest is not one that `export` writes"),
+        (lambda manifest: manifest.update(n_rows=-1), "its manifest was not written by `export`"),
     ],
 )
 def test_damaged_and_later_files_are_refused(change, message, kdb, tmp_path):
@@ -168,7 +171,7 @@ def test_damaged_and_later_files_are_refused(change, message, kdb, tmp_path):
 def test_foreign_and_cut_files_are_refused(kdb, tmp_path):
     path = tmp_path / "model.fewpass"
     path.write_bytes(b"\x80\x04pickle")
-    with pytest.raises(CorruptFile, match="it is not a tar as `export` writes it"):
+    with pytest.raises(CorruptFile, match="it is not a tar file written by `export`"):
         fewpass.load(path)
     kdb.save(path, replace=True)
     content = path.read_bytes()
@@ -184,8 +187,8 @@ def test_foreign_and_cut_files_are_refused(kdb, tmp_path):
 def test_wrong_names_and_models_are_refused(kdb, tmp_path):
     for model, name, error, message in (
         (kdb, "income@3", InvalidRequest, "'income@3' names a version"),
-        (kdb, "In come", InvalidName, "'In come' is not a name for a model"),
-        (kdb, "income@latest", InvalidName, "'latest' is not a name for an alias"),
+        (kdb, "In come", InvalidName, "'In come' is not a valid name for a model"),
+        (kdb, "income@latest", InvalidName, "'latest' is not a valid name for an alias"),
         ({}, "income", LearnerError, "dict is no estimator of fewpass"),
     ):
         with pytest.raises(error, match=message):

@@ -88,7 +88,10 @@ def test_circuits_without_a_class_tell_how_likely_rows_are(logged, frame):
 
 def test_what_answers_no_rows_or_is_not_ours_is_refused(logged, frame):
     posterior = fewpass.StructurePosterior().fit(frame[["where", "late"]])
-    with pytest.raises(fewpass.mlflow.NoAnswers, match="StructurePosterior answers queries and no rows"):
+    with pytest.raises(
+        fewpass.mlflow.NoAnswers,
+        match=r"StructurePosterior answers queries only, so MLflow cannot serve it. Log the file that `save` or `fewpass models export` writes with mlflow.log_artifact",
+    ):
         fewpass.mlflow.log_model(posterior)
     with pytest.raises(fewpass.LearnerError, match="list is no estimator of fewpass"):
         fewpass.mlflow.log_model([])
@@ -141,8 +144,18 @@ def test_what_commands_cannot_take_is_told(logged, frame, tmp_path):
     fewpass.publish(fewpass.StructurePosterior().fit(frame[["where", "late"]]), "posterior", workspace=tmp_path)
     for words, told in {
         ("import", "models:/nobody/1"): "models:/nobody/1: MLflow says: .*Check the name",
-        ("export", "posterior", "--out", "models:/posterior"): "posterior@1 answers queries and no rows",
-        ("export", "posterior", "--out", "models:/posterior/3"): "Write models:/NAME; MLflow gives the number",
+        (
+            "export",
+            "posterior",
+            "--out",
+            "models:/posterior",
+        ): "posterior@1 answers queries only, so MLflow cannot serve it. Log the file that `save` or `fewpass models export` writes with mlflow.log_artifact",
+        (
+            "export",
+            "posterior",
+            "--out",
+            "models:/posterior/3",
+        ): "does not name a model. Write models:/NAME; MLflow assigns the version number",
     }.items():
         assert re.search(told, str(fewpass_models(*words, "-w", str(tmp_path)).exception), re.DOTALL), words
 

@@ -92,7 +92,7 @@ def test_the_page_needs_nothing_but_itself(frame, model, tmp_path):
     assert text == page.html == page._repr_html_() and page.numbers.verdict in text
     assert "told &lt;b&gt;" in text and "&lt;i&gt;yes" in text and "<b>" not in text and "<i>" not in text
     assert not re.search(r"https?:|src=|<script|<link|url\(|@import", text)
-    with pytest.raises(InvalidRequest, match="exists already"):
+    with pytest.raises(InvalidRequest, match="already exists"):
         page.save(tmp_path / "report.html")
 
 
@@ -124,7 +124,7 @@ def test_many_classes_show_the_most_frequent_mistakes():
 def test_without_classes_there_is_no_report(frame, model):
     with pytest.raises(NoClass, match="learned without a target"):
         fewpass.SumProductNetwork(structure="chow-liu").fit(frame).report(frame)
-    with pytest.raises(InvalidParameter, match="the classes are called 'class' where the model was fitted"):
+    with pytest.raises(InvalidParameter, match="the model was fitted with classes called 'class'"):
         model.report(frame.drop(columns="class"), frame["class"].rename("klass"))
 
 

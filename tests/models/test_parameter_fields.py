@@ -32,7 +32,11 @@ def test_each_choice_is_one_that_the_learner_knows(learner):
             try:
                 recipes.parse_learner_parameters(learner, {each.name: choice})
             except InvalidParameter as told:  # what only goes with another parameter names that one
-                assert "use one of" not in str(told) and "Input should be" not in str(told), (each.name, choice, told)
+                assert "must be one of" not in str(told) and "Input should be" not in str(told), (
+                    each.name,
+                    choice,
+                    told,
+                )
         if each.choices:
             with pytest.raises(InvalidParameter, match=each.name) as refused:
                 recipes.parse_learner_parameters(learner, {each.name: "no such word"})

@@ -126,7 +126,10 @@ def test_mixed_tables_are_cut_and_say_so():
     told, kept = model.warnings()
     assert "columns of states and of numbers, so all are nominal (e: numbers cut into 3 intervals)" in told
     assert "keeps the" in kept
-    assert "whoever may download it can read them. keep_rows=false leaves them out." in kept
+    assert (
+        "to score any graph: everyone who may download the model can read them. Set keep_rows=false to leave them out."
+        in kept
+    )
     assert learned(words()[0], keep_rows=False).warnings() == []
 
 
@@ -179,7 +182,8 @@ def test_states_follow_the_data_when_the_schema_is_kept():
     assert [attribute.values for attribute in again.schema.attributes] == [(0, 1, 2), (0, 1), (0, 1)]
     halves = pa.table({"a": [0.5, 1.0], "b": [0.0, 1.0], "c": [0.0, 1.0]})
     with pytest.raises(
-        SchemaError, match="'a' was learned as states, which are whole numbers, and holds fractions now"
+        SchemaError,
+        match=r"'a' was learned as states, which are whole numbers, but now has fractions. Train once without the",
     ):
         drive(recipes.learner("orders", {}, None, Kept(schema)), Source.of_table(halves))
     store = MemoryStore()

@@ -30,24 +30,24 @@ def with_holes(values):
          SchemaError, "Column 'e' is a linear combination of 'a', 'c': .*Drop one of them"),
         (lambda: sensors(2).slice(0, 1), {"score": "bge"}, SchemaError, "No column is left to learn from .a: one value only; b: one"),
         (lambda: with_holes([None] * 59 + [1.0]), {"score": "bge"},
-         TooFewRows, r"There are 0 complete rows \(60 have missing numbers\) for 5 columns"),
+         TooFewRows, r"There are only 0 complete rows \(60 have missing numbers\) for 5 columns"),
         (lambda: with_holes([None] * 50 + [1.5] * 9 + [2.0]), {}, SchemaError, "Column 'e' is constant in the 9 complete rows"),
         (lambda: words()[0], {"score": "bge"}, SchemaError, r"Column 'a' is nominal \(string\), and BGe needs numbers"),
         (sensors, {"required": ["a->b", "b->c", "c->a"]}, InvalidParameter, "a->b->c->a is a cycle"),
         (sensors, {"required": ["a->b"], "forbidden": ["a->b"]}, InvalidParameter, "required='a->b'.*forbidden"),
         (sensors, {"required": ["d->a"], "tiers": [["a"], ["d"]]}, InvalidParameter, "required='d->a'.*tiers"),
         (sensors, {"required": ["a->x"]}, UnknownColumn, "Column 'x' is not in the table"),
-        (sensors, {"forbidden": ["ab"]}, InvalidParameter, "forbidden='ab'.*write an edge as 'parent->child'"),
-        (sensors, {"required": ["a->a"]}, InvalidParameter, "no column is its own parent"),
-        (sensors, {"tiers": [["a"], ["a"]]}, InvalidParameter, "tiers='a'.*each column is in one group"),
+        (sensors, {"forbidden": ["ab"]}, InvalidParameter, "forbidden='ab'.*an edge such as 'parent->child'"),
+        (sensors, {"required": ["a->a"]}, InvalidParameter, "a column cannot be its own parent"),
+        (sensors, {"tiers": [["a"], ["a"]]}, InvalidParameter, "tiers='a'.*a column may be in one group only"),
         (sensors, {"tiers": [["a"], ["y"]]}, UnknownColumn, "Column 'y' is not in the table"),
-        (sensors, {"edge_log_odds": {"a->b": math.inf}}, InvalidParameter, "use finite log odds"),
+        (sensors, {"edge_log_odds": {"a->b": math.inf}}, InvalidParameter, "must be finite log odds"),
         (sensors, {"max_parents": 1, "required": ["a->b", "c->b"]}, InvalidParameter, "'b' has 2 required parents"),
-        (sensors, {"ess": 0.0}, InvalidParameter, "ess=0.0 is not allowed: use a number above zero"),
-        (sensors, {"candidates": 0}, InvalidParameter, "candidates=0 is not allowed: a whole number from 1 to 24"),
-        (sensors, {"alpha_w": 3.0}, InvalidParameter, "alpha_w=3.0 is not allowed: use more than 5"),
-        (sensors, {"alpha_mu": 0.0}, InvalidParameter, "alpha_mu=0.0 is not allowed: use a number above zero"),
-        (sensors, {"t": -1.0}, InvalidParameter, "t=-1.0 is not allowed: use a number above zero"),
+        (sensors, {"ess": 0.0}, InvalidParameter, "ess=0.0 must be a number above zero"),
+        (sensors, {"candidates": 0}, InvalidParameter, "candidates=0 must be a whole number from 1 to 24"),
+        (sensors, {"alpha_w": 3.0}, InvalidParameter, "alpha_w=3.0 must be more than 5"),
+        (sensors, {"alpha_mu": 0.0}, InvalidParameter, "alpha_mu=0.0 must be a number above zero"),
+        (sensors, {"t": -1.0}, InvalidParameter, "t=-1.0 must be a number above zero"),
         (lambda: sensors(0), {}, EmptyData, "no rows to learn from"),
         (lambda: pa.table({f"x{i}": np.random.default_rng(i).normal(size=80) for i in range(65)}), {}, SchemaError,
          r"The table has 65 columns; posteriors over structures have at most 64. .*screen_for=\['x0'\] keeps the 64"),
@@ -59,7 +59,7 @@ def test_bad_input_is_refused_in_words(table, parameters, error, message):
 
 
 def test_a_target_and_a_schema_with_a_class_are_refused():
-    with pytest.raises(InvalidParameter, match="learner 'orders' has no class, every column is a node"):
+    with pytest.raises(InvalidParameter, match="learner 'orders' has no class, because every column is a node"):
         drive(recipes.learner("orders", {}, "a"), Source.of_table(sensors()))
     schema = replace(learned(sensors()).schema, target="z", classes=("u", "v"))
     with pytest.raises(SchemaError, match="has the class 'z', but learner 'orders' has none"):
@@ -84,15 +84,15 @@ def test_what_cannot_be_known_of_a_graph_is_refused():
     for query, error, message in (
         (Edges(present=("a->b",), absent=("a->b",)), ImpossibleEdges, "a->b is both present and absent"),
         (Graph(present=("a->z",)), UnknownColumn, "Column 'z' is not in the table"),
-        (Paths(absent=("a",)), InvalidParameter, "absent='a' is not allowed: write an edge as 'parent->child'"),
+        (Paths(absent=("a",)), InvalidParameter, "absent='a' must be an edge such as 'parent->child'"),
         (Score(edges=("a->b", "b->c", "c->a")), ImpossibleEdges, "a->b->c->a is a cycle"),
     ):
         with pytest.raises(error, match=message):
             model.answer([query])
     for make, message in (
-        (lambda: Edges(n=0), "n=0 is not allowed: use 1 to 100,000 draws"),
-        (lambda: Effects(level=1.0), "level=1.0 is not allowed"),
-        (lambda: Graphs(seed=-1), "seed=-1 is not allowed"),
+        (lambda: Edges(n=0), "n=0 must be 1 to 100,000 draws"),
+        (lambda: Effects(level=1.0), "level=1.0 must be"),
+        (lambda: Graphs(seed=-1), "seed=-1 must be"),
     ):
         with pytest.raises(InvalidParameter, match=message):
             make()
@@ -102,12 +102,12 @@ def test_what_cannot_be_known_of_a_graph_is_refused():
     ("name", "change", "reason"),
     [
         ("n_candidates", lambda a: a - 1, "candidates"),
-        ("candidates", lambda a: a[::-1].copy(), "holds what is no other column"),
-        ("logs", lambda a: a[:-1], "does not fit the candidates"),
-        ("logs", lambda a: a * np.nan, "holds what is no log score"),
+        ("candidates", lambda a: a[::-1].copy(), "must contain ascending numbers of other columns"),
+        ("logs", lambda a: a[:-1], "does not match the candidates"),
+        ("logs", lambda a: a * np.nan, "contains values that are not log scores"),
         ("probabilities", lambda a: a[:-1], "is not 16 finite numbers"),
-        ("sets", lambda a: np.array([0, 3, 1, 15], np.uint64), "is no ascending sequence"),
-        ("best", lambda a: a + np.uint64(16), "is no set of columns for each column"),
+        ("sets", lambda a: np.array([0, 3, 1, 15], np.uint64), "must ascend from no column to all columns"),
+        ("best", lambda a: a + np.uint64(16), "is not a set of columns for each column"),
         ("scatter", lambda a: a[:3], "is not 16 finite numbers"),
     ],
 )

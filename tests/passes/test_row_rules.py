@@ -98,17 +98,17 @@ def test_values_count_whatever_their_type_and_fractions_are_scaled_and_rounded()
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, "holds None. Fill it in"),
-        (-1.0, "holds -1.0. A row counts 0 times or more"),
+        (None, "holds None. Fill in a weight"),
+        (-1.0, "holds -1.0. A weight must be zero or more"),
         (0.5, '"w": {"weight": 100}'),
-        (1e300, "say a scale below 1"),
-        (float("inf"), "say a scale below 1"),
+        (1e300, "set a scale below 1"),
+        (float("inf"), "set a scale below 1"),
     ],
 )
 def test_what_is_no_weight_is_refused_with_the_remedy(value, words, tmp_path):
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"w": [1.0, value, 2.0], "x": ["a", "b", "a"], "class": ["n", "y", "y"]}), path)
-    with pytest.raises(SchemaError, match=r"rows\.parquet: Column 'w' is the weight") as caught:
+    with pytest.raises(SchemaError, match=r"rows\.parquet: Column 'w' is the row weight and holds") as caught:
         NB(columns=COLUMNS).fit(path, "class")
     assert words in str(caught.value)
 
@@ -118,7 +118,7 @@ def test_what_is_no_weight_is_refused_with_the_remedy(value, words, tmp_path):
     [
         ({"w": {"weight": 1}, "few": {"weight": 1}}, None, InvalidParameter, "only one column"),
         (COLUMNS, 1, InvalidParameter, "not both"),
-        ({"w": {"weight": 1, "kind": "numeric"}}, None, InvalidParameter, "nothing else"),
+        ({"w": {"weight": 1, "kind": "numeric"}}, None, InvalidParameter, "takes no other setting"),
         ({"w": {"weight": -2}}, None, InvalidParameter, "weight"),
         ({"class": {"weight": {"maybe": 2}}}, None, InvalidParameter, "one of the classes 'no', 'yes'"),
         *(
@@ -189,7 +189,9 @@ def test_a_missing_number_is_a_null_class_and_its_class_is_of_the_columns_type()
     frame = pd.DataFrame({"x": ["u", "v", "w"] * 40, "y": [1.0, 2.0, np.nan] * 40})
     assert NB(target="y", columns=column("drop")).fit(frame).classes_.tolist() == [1, 2]
     assert NB(target="y", columns=column(9)).fit(frame).classes_.tolist() == [1, 2, 9]
-    with pytest.raises(SchemaError, match=r"'y' holds double, and null_class='none' is none of these"):
+    with pytest.raises(
+        SchemaError, match=r"'y' holds double, and null_class='none' has another type. Name a class of that type, or"
+    ):
         NB(target="y", columns=column("none")).fit(frame)
 
 

@@ -152,17 +152,17 @@ GAUSS = 'variable x { type continuous; }\nprobability ( x ) {\n property interce
 @pytest.mark.parametrize(
     ("ending", "text", "message"),
     [
-        ("bif", GAUSS.replace('"1"', '"one"'), "line 3: a number is expected, not 'one'"),
-        ("bif", GAUSS.replace('"2"', '"-2"'), "line 5: a standard deviation above 0 is expected, not -2"),
-        ("bif", GAUSS.replace("intercept", "note"), "line 5: an intercept, 0 coefficients and a deviation are expected"),
-        ("bif", GAUSS + COIN + "probability ( coin ) { table 0.5, 0.5; }", "'coin' of the network has values and others are numbers"),
-        ("bif", GAUSS + GAUSS.replace("x", "y").replace("( y )", "( y | x )"), "line 9: an intercept, 1 coefficients"),
-        ("sem", "x = 1[2]\n\ny = 2 + 3x[1]", "line 3: a number is expected, not '3x'"),
-        ("sem", "x = 1[2]\ny = 2 + 3*z[1]", "line 2: 'z' is no variable"),
-        ("sem", "x = 1[2]\nx = 1[2]", "line 2: variable 'x' is there twice"),
-        ("sem", "# x\nx = 1[0]", "line 2: a standard deviation above 0 is expected, not 0"),
-        ("sem", "x = 1[inf]", "line 1: a number is expected, not 'inf'"),
-        ("sem", "x = 1", "line 1: an equation such as"),
+        ("bif", GAUSS.replace('"1"', '"one"'), "line 3: expected a number, not 'one'"),
+        ("bif", GAUSS.replace('"2"', '"-2"'), "line 5: expected a standard deviation above 0, not -2"),
+        ("bif", GAUSS.replace("intercept", "note"), "line 5: expected an intercept, 0 coefficients and a deviation"),
+        ("bif", GAUSS + COIN + "probability ( coin ) { table 0.5, 0.5; }", "'coin' of the network has values while other variables are numbers"),
+        ("bif", GAUSS + GAUSS.replace("x", "y").replace("( y )", "( y | x )"), "line 9: expected an intercept, 1 coefficients"),
+        ("sem", "x = 1[2]\n\ny = 2 + 3x[1]", "line 3: expected a number, not '3x'"),
+        ("sem", "x = 1[2]\ny = 2 + 3*z[1]", "line 2: 'z' is not a variable"),
+        ("sem", "x = 1[2]\nx = 1[2]", "line 2: variable 'x' is defined twice"),
+        ("sem", "# x\nx = 1[0]", "line 2: expected a standard deviation above 0, not 0"),
+        ("sem", "x = 1[inf]", "line 1: expected a number, not 'inf'"),
+        ("sem", "x = 1", "line 1: expected an equation such as"),
         ("sem", "# nothing", "line 1: it has no equations"),
         ("sem", "x = 1 + 2*y[1]\ny = 1 - 2*x[1]", "is its own ancestor"),
         ("sem", "x = 1[1]\ny = 1 + 1e200*x[1]", "covariance"),
@@ -193,7 +193,7 @@ def test_networks_of_other_authors_are_read(name, n_nodes, n_edges):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("variable x { type continuous; }", "'x' of the network has neither values nor an equation"),
+        ("variable x { type continuous; }", "'x' of the network needs values or an equation"),
         ("variable x { type discrete [ 2 ] { a, a }; }", "has the same value twice"),
         (COIN + "probability ( coin ) { table 0.5, 0.6; }", "that sum to 1.1, or a negative one"),
         (COIN + "probability ( coin ) { table 1.5, -0.5; }", "or a negative one"),
@@ -204,9 +204,9 @@ def test_networks_of_other_authors_are_read(name, n_nodes, n_edges):
         (COIN + COIN.replace("coin", "b") + "probability ( coin | b ) { table 1, 0, 1, 0; } probability ( b | coin ) { table 1, 0, 0, 1; }",
          "is its own ancestor: "),
         (COIN + COIN.replace("coin", "b") + "probability ( coin ) { table 1, 0; } probability ( b | coin ) { table 1, 0, 1; }",
-         "has 3 probabilities in its table and needs 4"),
+         "has 3 probabilities in its table but needs 4"),
         (COIN + COIN.replace("coin", "b") + "probability ( coin ) { table 1, 0; } probability ( b | coin ) { (edge) 1, 0; }",
-         r"has probabilities for \('edge',\), which are no values"),
+         r"has probabilities for \('edge',\), which are not values of its parents"),
     ],
 )  # fmt: skip
 def test_texts_that_are_no_network_are_refused(text, message):
@@ -216,7 +216,9 @@ def test_texts_that_are_no_network_are_refused(text, message):
 
 def test_what_is_no_network_or_too_large_is_refused(table, tmp_path):
     circuit = SumProductNetwork().fit(table, "class")
-    with pytest.raises(NoNetwork, match="A model of kind 'circuit' is no Bayesian network"):
+    with pytest.raises(
+        NoNetwork, match="A model of kind 'circuit' is not a Bayesian network, so it cannot be exported as one"
+    ):
         circuit.to_network()
     many = pa.table(
         {name: [f"{i % 97}" for i in range(2000)] for name in "abc"} | {"class": [i % 2 for i in range(2000)]}

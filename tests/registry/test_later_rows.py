@@ -120,9 +120,9 @@ def test_the_pass_that_draws_them_is_counted_as_it_is_made():
 
 def test_what_is_asked_for_must_be_there():
     rows = table(regimes).drop_columns(["when"])
-    with pytest.raises(InvalidParameter, match=r"holdout_by.*time.*no column of dates or timestamps"):
+    with pytest.raises(InvalidParameter, match=r"holdout_by.*time.*from no column of dates or timestamps"):
         learned(rows, holdout_by="time")
-    with pytest.raises(InvalidParameter, match="use auto, time, order, random"):
+    with pytest.raises(InvalidParameter, match="must be one of auto, time, order, random"):
         FewPassClassifier(target="late", holdout_by="latest").fit(rows)
     assert NB(target="late").holdout_by == "auto"
 
@@ -140,7 +140,7 @@ def test_later_rows_are_predicted_better_by_it_and_it_is_said():
     rows = table(rush_hours)
     older, later = rows.slice(0, 4_800), rows.slice(4_800)
     with pytest.warns(
-        ColumnWarning, match=r"'when' is learned by its hour alone.*\(holdout_by=random keeps it whole\)"
+        ColumnWarning, match=r"'when' is learned by its hour alone.*\(--holdout-by random keeps it whole\)"
     ):
         by_part = KDB(target="late").fit(older)
     y = np.searchsorted(by_part.classes_, later["late"].to_pylist())

@@ -259,7 +259,7 @@ def test_trees_that_are_large_are_refused(auto, monkeypatch):
     n_splits = sum(node.attribute >= 0 for node in trees.nodes)
     assert 0 < n_splits <= auto.correction.forest.attributes.size
     monkeypatch.setattr(script, "MOST_CELLS", 8 * n_splits)
-    with pytest.raises(TooLargeForSQL, match="that SQL is written for"):
+    with pytest.raises(TooLargeForSQL, match="that SQL export allows"):
         sql_script(auto, name="a", table="b")
 
 
@@ -406,13 +406,23 @@ def test_what_cannot_be_written_is_refused():
     took = pa.array(1000 * y + np.arange(200) % 7, pa.duration("ms"))  # which databases read differently
     of_duration = NB().fit(pa.table({"took": took, "class": y}), "class").model_
     for own, parameters, error, message in (
-        (boosted, {}, NoSQL, r"A model of kind 'boosted-trees' cannot be written as SQL. Networks can"),
+        (
+            boosted,
+            {},
+            NoSQL,
+            r"A model of kind 'boosted-trees' cannot be exported as SQL. Train with learner nb, tan, kdb, skdb, eskdb or auto",
+        ),
         (circuit, {}, NoSQL, "A model of kind 'circuit'"),
-        (model, {"dialect": "oracle"}, UnknownDialect, r"There is no dialect 'oracle'. Choose one of duckdb, postgres"),
+        (model, {"dialect": "oracle"}, UnknownDialect, r"Unknown dialect 'oracle'. Choose one of duckdb, postgres"),
         (model, {"absent": ["flagg"]}, UnknownColumn, r"'flagg' is not in the table .similar: flag"),
-        (model, {"table": "b\0"}, UnwritableText, "holds a zero character"),
+        (
+            model,
+            {"table": "b\0"},
+            UnwritableText,
+            "contains a zero character, which SQL cannot express. Replace it and train again",
+        ),
         (of_cases, {"key": ["id"]}, InvalidParameter, "the columns 'X' and 'x' have one name in duckdb"),
-        (of_duration, {}, UnsupportedColumn, r"Column 'took' holds duration\[ms\] in training, taken as numeric"),
+        (of_duration, {}, UnsupportedColumn, r"Column 'took' had type duration\[ms\] in training, read as numeric"),
     ):
         with pytest.raises(error, match=message):
             sql_script(own, **{"name": "a", "table": "b"} | parameters)
@@ -424,7 +434,8 @@ def test_tables_that_are_too_large_are_refused(monkeypatch):
     model = KDB(k=2).fit(table_of(0, 400), "class").model_
     monkeypatch.setattr(script, "MOST_CELLS", 100)
     with pytest.raises(
-        TooLargeForSQL, match=r"numbers, more than 100 that SQL is written for. For DuckDB, name a file"
+        TooLargeForSQL,
+        match=r"numbers, more than the 100 that SQL export allows. For DuckDB, write the script to a file",
     ):
         sql_script(model, name="a", table="b")
 

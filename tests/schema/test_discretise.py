@@ -176,5 +176,5 @@ def test_what_is_subtracted_of_an_exact_histogram_was_counted():
     assert left.keys.tolist() == Histogram.of(x[:2], y[:2], 2).keys.tolist()
     assert left.counts.tolist() == [[1, 0], [0, 1]]
     for other in (np.array([7.0]), np.array([1.0, 1.0])):
-        with pytest.raises(StatisticMismatch, match="Numbers that were never counted cannot be subtracted"):
+        with pytest.raises(StatisticMismatch, match="Cannot subtract numbers that were never counted"):
             whole.without(Histogram.of(other, np.zeros(other.size, np.int64), 2))

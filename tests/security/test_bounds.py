@@ -41,7 +41,7 @@ def test_a_pattern_with_two_dots_behind_a_wildcard_is_refused(lake, parts, door)
         "submission": lambda uri: check_local_uri_exists(uri, look) if "**" not in uri else Source.open(uri),
         "opening": Source.open,
     }
-    with pytest.raises(SourceError, match=r'has "\.\." behind a wildcard'):
+    with pytest.raises(SourceError, match=r'has "\.\." has ".." after a wildcard. Write the folders out'):
         opens[door](f"{lake}/{parts}")
     assert look.n_entries == 0
 
@@ -58,11 +58,11 @@ def test_a_pattern_looks_only_where_it_can_match(lake, pattern, most):
 @pytest.mark.parametrize("uri", ["{}", "{}/**", "{}/*/rows.csv", "{}/*/*/*"])
 def test_what_is_looked_through_is_bounded_for_all_paths_of_a_request_together(lake, uri):
     own = uri.format(lake)
-    with pytest.raises(SourceError, match="has more than 50 entries of folders to look through"):
+    with pytest.raises(SourceError, match=r"matches more than 50 directory entries. Use a more specific path"):
         Source.open(own, access=FileAccess(most_entries=50))
     few = FileAccess(most_entries=5 * N)
     assert "*/*/*" in own or Source.open(own, access=few).n_rows == N
-    with pytest.raises(SourceError, match="has more than 180 entries of folders"):
+    with pytest.raises(SourceError, match="matches more than 180 directory entries"):
         Source.open([f"{lake}/**"] * 3, access=few)
 
 
@@ -74,7 +74,7 @@ def test_links_between_folders_do_not_multiply_what_is_looked_through(tmp_path):
         for other in range(8):
             (tmp_path / str(own) / f"to{other}").symlink_to(tmp_path / str(other))
     look = Look(FileAccess(most_entries=20_000))
-    with pytest.raises(SourceError, match="has more than 20,000 entries"):
+    with pytest.raises(SourceError, match="matches more than 20,000 directory entries"):
         path_expansion.expand_path_to_files(path_expansion.pafs.LocalFileSystem(), str(tmp_path), look)
     assert look.n_entries == 20_001
 
@@ -82,7 +82,7 @@ def test_links_between_folders_do_not_multiply_what_is_looked_through(tmp_path):
 def test_looking_through_folders_takes_no_longer_than_it_may(tmp_path):
     for number in range(300):
         (tmp_path / f"{number}.csv").touch()
-    with pytest.raises(SourceError, match="takes more than 0 s to look through"):
+    with pytest.raises(SourceError, match="takes longer than 0 s to list"):
         Source.open(tmp_path, access=FileAccess(most_s=0.0))
 
 
@@ -161,7 +161,7 @@ def test_a_body_is_nested_no_deeper_than_can_be_shown(how, depth):
     if depth <= MOST_NESTED:
         check_json_structure(body)
     else:
-        with pytest.raises(MalformedBody, match="nested too deeply: lists and objects may stand in each other 32 deep"):
+        with pytest.raises(MalformedBody, match="nested too deeply: the limit is 32 levels"):
             check_json_structure(body)
 
 
@@ -202,6 +202,6 @@ def test_a_submission_looks_through_little_and_leaves_the_rest_to_the_job(lake, 
             if is_queued:
                 assert product.submit_job(workspace, request, is_remote=True)[0].state == "queued"
             else:
-                with pytest.raises(SourceError, match="has more than 5 entries of folders"):
+                with pytest.raises(SourceError, match="matches more than 5 directory entries"):
                     product.submit_job(workspace, request, is_remote=True)
         assert looks.pop().n_entries == min(most, 10) + 1

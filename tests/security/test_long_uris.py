@@ -20,7 +20,7 @@ LONG = [
     "https://h/?" + "sig" * LENGTH,
     "s3://" + "a" * LENGTH,
 ]
-TOO_LONG = "A URI has .* characters .*; at most 4,096 are read. Name a folder or a shorter pattern"
+TOO_LONG = "A URI has .* characters .*; the limit is 4,096. Name a folder or a shorter pattern"
 PATTERNS = ["/tmp/" + "[" * 300, "/tmp/" + "?" * 256 + "/x", "/tmp/x*" + "[a-z]" * 60]
 
 
@@ -60,13 +60,13 @@ def test_a_long_uri_is_refused_at_every_door(tmp_path, uri, door):
             else:
                 open_data_source(workspace, [uri])
 
-        with pytest.raises(InvalidRequest, match=f"{TOO_LONG}|at most 1,048,576 are stored"):
+        with pytest.raises(InvalidRequest, match=f"{TOO_LONG}|the limit is 1,048,576"):
             submit()
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_pattern_with_a_part_that_matches_no_name_is_refused(pattern):
-    with pytest.raises(InvalidRequest, match=r"A part of a pattern has .* at most 255 can match a name"):
+    with pytest.raises(InvalidRequest, match=r"A part of a pattern has .* the limit is 255. Write a shorter pattern"):
         check_uri_secrets([pattern])
 
 

@@ -288,13 +288,13 @@ def test_what_is_no_file_is_never_opened(places, tmp_path_factory, make):
     table = written_table(root / f"pipes-{tmp_path_factory.mktemp('n').name}")
     (table.root / "x.parquet").unlink()
     make(table.root / "x.parquet")
-    with pytest.raises(SourceError, match="is no regular file"):
+    with pytest.raises(SourceError, match=r"is not a regular file. Replace it by one"):
         open_data_source(workspace, [str(table.root)])
     plain = root / f"plain-{tmp_path_factory.mktemp('n').name}"
     plain.mkdir()
     for name in ("a.csv", "b.parquet", "c.arrow"):
         make(plain / name)
-        with pytest.raises(SourceError, match="neither a file nor a folder"):
+        with pytest.raises(SourceError, match="is a pipe, a socket or a device, not a file or folder"):
             open_data_source(workspace, [str(plain / name)])
     with pytest.raises(SourceError, match="without files of a known format"):
         open_data_source(workspace, [str(plain)])

@@ -92,13 +92,13 @@ def test_a_system_that_does_not_tell_where_an_open_file_is_compares_what_is_ther
         here.open_input_file(str(own)).close()
         assert asked[2:] == [str(other)]
     else:
-        with pytest.raises(SourceError, match="was replaced while it was opened"):
+        with pytest.raises(SourceError, match=r"was replaced while it was being opened. Run the command again"):
             here.open_input_file(str(own))
 
 
 def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(SourceError, match="is no regular file"):
+    with pytest.raises(SourceError, match=r"is not a regular file. Replace it by one"):
         GuardedFiles(None).open_input_file(str(tmp_path / "pipe"))
 
 

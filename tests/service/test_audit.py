@@ -87,7 +87,7 @@ def test_commands_show_and_check_it(served, tmp_path):
     assert "key created" in run("audit", "-w", settings.workspace)
     shown = run("audit", "--json", "-n", 1, "-w", settings.workspace)  # the server in this process may log before it
     assert json.loads(shown[shown.index("[\n") :])[0]["sha256"]
-    assert run("audit", "--verify", "-w", settings.workspace).endswith("The audit log is whole.\n")
+    assert run("audit", "--verify", "-w", settings.workspace).endswith("The audit log is intact.\n")
 
 
 def test_a_changed_line_is_found_by_commands_and_doctor(tmp_path):

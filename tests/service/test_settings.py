@@ -141,6 +141,9 @@ def test_variables_that_are_no_setting_are_told():
 
 def test_a_workspace_that_cannot_be_a_folder_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    for place, words in ((tmp_path / "file", "a file, not a folder"), (Path("/proc/x"), "does not allow folders")):
+    for place, words in (
+        (tmp_path / "file", "a file, not a folder"),
+        (Path("/proc/x"), "its file system does not support folders. Choose another place"),
+    ):
         with pytest.raises(Unwritable, match=words):
             Layout(place).create()

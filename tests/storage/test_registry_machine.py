@@ -75,7 +75,7 @@ class Registry(RuleBasedStateMachine):
             return
         before = [version for version in path[:-1] if version in self.versions]
         if not before:
-            self._refused(Conflict, "no earlier version", roll_back, NAME, alias)
+            self._refused(Conflict, "has no previous version. Point it at a version instead", roll_back, NAME, alias)
             return
         while path.pop() is not None and path[-1] not in self.versions:
             pass

@@ -102,6 +102,9 @@ def some_evidence(rng, circuit, v):
     chosen[rng.integers(size)] = True
     told = [VALUES[code] if is_nominal else (5, 15, 25)[code] for code in np.flatnonzero(chosen)]
     if kind == 3 and not chosen.all():
+        if not is_nominal:  # one number of an interval cannot be excluded, the whole interval can
+            ends = (*("-inf", 10, 20)[:size], "inf")
+            told = [f"({ends[code]}, {ends[code + 1]}]" for code in np.flatnonzero(chosen)]
         return {f"x{v}": NoneOf(tuple(told))}, {}, (~chosen).astype(float)
     return {f"x{v}": tuple(told)}, {}, chosen.astype(float)
 

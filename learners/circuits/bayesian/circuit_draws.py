@@ -48,7 +48,7 @@ class CircuitDraws:
         if [len(shape) for shape in shapes] != [2, 2] or (shapes[0][0], shapes[1][0]) != sizes:
             raise InvalidParameter("draws", shapes, f"arrays of {sizes[0]} and {sizes[1]} rows, for this circuit")
         if shapes[0][1] != shapes[1][1] or not shapes[0][1]:
-            raise InvalidParameter("draws", shapes, "as many draws of weights as of leaves, at least one")
+            raise InvalidParameter("draws", shapes, "as many as the draws of leaves, and at least one")
 
     @property
     def n_draws(self) -> int:
@@ -245,7 +245,7 @@ def summarise_draws(values: Floats, n_chains: int = 1, level: float = LEVEL) -> 
     section 2.
     """
     if not 0 < level < 1:
-        raise InvalidParameter("interval", level, "the probability of the interval, above 0 and below 1")
+        raise InvalidParameter("interval", level, "a probability above 0 and below 1")
     mean, per_chain = values.mean(axis=-1), values.shape[-1] // n_chains
     size = max(1, math.isqrt(per_chain))
     n_batches = per_chain // size

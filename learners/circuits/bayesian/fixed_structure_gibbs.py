@@ -209,8 +209,8 @@ class GivenStructure:
         for node in np.flatnonzero(self.circuit.kind > EXPONENTIAL).tolist():
             name = self.schema.columns[self.circuit.variable[node]]
             raise SchemaError(
-                f"Column {name!r} has {KIND_NAMES[int(self.circuit.kind[node])]} leaves, which sampling does not learn: use gauss, "
-                "pois or expo, or learning='em'.",
+                f"Column {name!r} has {KIND_NAMES[int(self.circuit.kind[node])]} leaves, which sampling cannot learn: use gauss, pois or "
+                "expo, or learning='em'.",
                 name,
             )
 
@@ -257,7 +257,9 @@ class GivenStructure:
         columns, sizes = circuit_columns(self.circuit, self.schema), self.circuit.n_values
         if rows.n_rows * sizes.size * 8 > MOST_IN_MEMORY:
             raise InvalidParameter(
-                "learning", "gibbs", f"{rows.n_rows:,} rows are more than sampling of a given structure keeps in memory"
+                "learning",
+                "gibbs",
+                because=f"sampling of a given structure keeps all rows in memory, and {rows.n_rows:,} are too many",
             )
         parts, n_done = [], 0
         for chunk in rows.with_unseen():

@@ -143,7 +143,9 @@ class Column:
         if not self.families or any(family not in FAMILIES for family in self.families):
             raise InvalidParameter("families", self.families, f"some of {', '.join(FAMILIES)}")
         if ("categorical" in self.families) != is_finite or is_finite != (self.n_values > 0):
-            raise InvalidParameter("families", self.families, "a finite domain has categorical leaves, and only these")
+            raise InvalidParameter(
+                "families", self.families, because="a finite domain has categorical leaves, and only these"
+            )
 
 
 @dataclass(frozen=True)

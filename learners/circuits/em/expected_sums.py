@@ -122,7 +122,7 @@ class ExpectedSums(Statistic, Generic[Model, Sums]):
 
     def _require_same(self, other: Self) -> None:
         if self.spec != other.spec:
-            raise StatisticMismatch(f"The {self.stage} are of different {self.kind}s.")
+            raise StatisticMismatch(f"The {self.stage} belong to different {self.kind}s.")
 
 
 def parallel_expected_sums(empty: Callable[[], S], x: Array, threads: int) -> S:

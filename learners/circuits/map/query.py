@@ -269,7 +269,9 @@ def k_best(
     if continuous and solver not in TREE_SOLVERS:
         raise ContinuousQuery(solver, continuous)
     if best > 1 and solver not in RANKING_SOLVERS:
-        raise InvalidQuery(f"Solver {solver!r} tells one assignment; {' and '.join(RANKING_SOLVERS)} tell more.")
+        raise InvalidQuery(
+            f"Solver {solver!r} returns one assignment only; {' and '.join(RANKING_SOLVERS)} return several."
+        )
     problem = whole.reduced(variables, known)
     if problem.log_bound == -math.inf:
         raise _impossible(known)
@@ -298,7 +300,7 @@ def k_best(
 def _impossible(evidence: Mapping[int, float]) -> ImpossibleEvidence:
     known = ", ".join(f"variable {v} = {value}" for v, value in sorted(evidence.items())[:8])
     more = f" and {len(evidence) - 8} more" if len(evidence) > 8 else ""
-    remedy = "Drop the value that never occurs together with the others, or learn with a pseudo-count."
+    remedy = "Leave out the value that never occurs with the others, or train with a pseudo-count."
     return ImpossibleEvidence(reason=f" ({known or 'no evidence'}{more}). {remedy}")
 
 
@@ -324,13 +326,13 @@ def _solved(problem: MaxProblem, solver: str, time_limit_s: float, k: int, seed:
 
 def _check_options(solver: str, k: int, seed: int, time_limit_s: float) -> None:
     if solver not in SOLVERS:
-        raise InvalidQuery(f"Solver {solver!r} is not known: choose one of {', '.join(SOLVERS)}.")
+        raise InvalidQuery(f"Solver {solver!r} is unknown: choose one of {', '.join(SOLVERS)}.")
     if not 1 <= k <= MAX_TREES:
         raise InvalidQuery(f"k={k} trees or samples: use 1 to {MAX_TREES:,}.")
     if not 0 <= seed < 1 << 64:
         raise InvalidQuery(f"seed={seed}: use a whole number from 0 to 2^64 - 1.")
     if not time_limit_s >= 0:
-        raise InvalidQuery(f"time_limit_s={time_limit_s} is not a time: use zero or more seconds.")
+        raise InvalidQuery(f"time_limit_s={time_limit_s} must be zero or more seconds.")
 
 
 def _checked(

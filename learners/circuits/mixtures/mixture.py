@@ -33,8 +33,8 @@ class DependentRanges(InvalidEvidence):
 
     def __init__(self) -> None:
         super().__init__(
-            "Columns that depend on each other are given as ranges, and no formula tells how probable they are together: give a range of "
-            "one of them, or ask for a marginal, a conditional, moments or guesses from samples (--sample, or sampling in Python and JSON)."
+            "No exact formula exists for ranges of several columns that depend on each other: give a range for only one of them, or "
+            "request samples for a marginal, a conditional, moments or imputations (--sample, or sampling in Python and JSON)."
         )
 
 
@@ -325,9 +325,9 @@ def _check(mixture: GaussianMixture) -> None:
     d = mixture.mean.shape[-1] if mixture.mean.ndim == 2 else -1
     shapes = (mixture.log_weight.ndim, mixture.mean.shape, mixture.covariance.shape, mixture.log_share.shape)
     if mixture.n_values.ndim != 1 or (mixture.n_values < 0).any():
-        raise InvalidCircuit("has domains that are none")
+        raise InvalidCircuit("has invalid domains")
     if not k or shapes != (1, (k, d), (k, d, d), (k, int(mixture.n_values.sum()))) or d != mixture.numeric.size:
-        raise InvalidCircuit("has means, covariances or shares whose shapes do not fit together")
+        raise InvalidCircuit("has means, covariances or shares of inconsistent shapes")
     if not d:
         raise InvalidCircuit("is a mixture of Gaussians without a numeric column")
     totals = [

@@ -116,7 +116,7 @@ def require_gaussian_columns(schema: Schema) -> None:
     if refusal is not None:
         reason, column = refusal
         raise SchemaError(
-            f"There is no mixture of Gaussians of these columns: {reason}. Choose leaves=gaussian, or another structure.",
+            f"A mixture of Gaussians cannot model these columns: {reason}. Choose leaves=gaussian, or another structure.",
             column or None,
         )
 
@@ -214,7 +214,7 @@ def better_of_circuit_and_mixture(
     """
     reason = mixture_refusal_reason(model.schema)
     if reason is not None:
-        left_out = f"{reason[0]}, which is not compared with densities of several columns"
+        left_out = f"{reason[0]}, which cannot be compared with joint densities"
         return CircuitModel(model.schema, model.circuit, model.facts | {"gaussians": {"left_out": left_out}})
     grown = yield from grow_mixture_passes(model.schema, densities, minutes * SHARE_OF_MINUTES, None)
     growth, _, valid = grown

@@ -112,8 +112,8 @@ def check_joint_cell_count(sizes: Sequence[int]) -> int:
     n_cells = math.prod(sizes)
     if n_cells > MAX_CELLS:
         raise InvalidEvidence(
-            f"The joint distribution of {len(sizes)} variables has {n_cells:,} cells, more than {MAX_CELLS:,}: "
-            "ask for fewer together, for each by itself, or for samples."
+            f"The joint distribution of {len(sizes)} variables has {n_cells:,} cells, more than {MAX_CELLS:,}: ask for fewer columns, "
+            "for each separately, or for samples."
         )
     return n_cells
 
@@ -172,7 +172,7 @@ def check_query_variables(circuit: Circuit, variables: Sequence[int]) -> tuple[i
     for v in variables:
         check_circuit_variable(circuit, v)
     if len(set(variables)) < len(variables):
-        raise InvalidEvidence(f"Variable {next(v for v in variables if variables.count(v) > 1)} is asked for twice.")
+        raise InvalidEvidence(f"Variable {next(v for v in variables if variables.count(v) > 1)} is queried twice.")
     return variables
 
 
@@ -329,7 +329,7 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: In
     InvalidParameter if n or seed is negative.
     """
     if n < 0:
-        raise InvalidParameter("n", n, "use zero or more draws")
+        raise InvalidParameter("n", n, "zero or more draws")
     check_seed(seed)
     x = validate_circuit_rows(circuit, x)
     arrays = linear_space_circuit(circuit).arrays

@@ -121,9 +121,7 @@ def with_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa
         attribute = None if v == columns.class_variable else columns.schema.attributes[v]
         fill = _as_type(new, kind, attribute)
     except (pa.ArrowException, OverflowError) as error:
-        raise SchemaError(
-            f"Column {name!r} of type {kind} cannot hold what it is filled with: {error}.", name
-        ) from error
+        raise SchemaError(f"Column {name!r} of type {kind} cannot hold the imputed value: {error}.", name) from error
     if pa.types.is_string_view(kind):  # of which Arrow cannot choose cells
         return pc.if_else(pa.array(is_filled), fill.cast(pa.string()), column.cast(pa.string())).cast(kind)
     return pc.if_else(pa.array(is_filled), fill, column)

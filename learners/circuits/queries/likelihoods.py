@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -65,9 +65,9 @@ def evidence_with_interventions(query: InferenceQuery) -> Evidence:
     """Return the evidence of a query, including the values of its interventions. Raises InvalidEvidence."""
     for name, value in query.do.items():
         if value is None or isinstance(value, SEVERAL):
-            raise InvalidEvidence(f"Column {name!r} is to be set to {value!r}: set it to one value.")
+            raise InvalidEvidence(f"Column {name!r} must be set to a single value, not {value!r}.")
         if query.evidence.get(name) is not None:
-            raise InvalidEvidence(f"Column {name!r} is both set and given: leave it out of one of them.")
+            raise InvalidEvidence(f"Column {name!r} is both set by do and given as evidence: keep one of the two.")
     return {**query.evidence, **query.do} if query.do else query.evidence
 
 
@@ -86,13 +86,13 @@ def read_evidence_likelihoods(columns: Columns, evidence: Evidence, likely: Like
         else:
             if not isinstance(value, Range):
                 raise InvalidEvidence(
-                    f"Column {name!r} is numbers to the model: give one number or a range, not a set of values or their opposite."
+                    f"Column {name!r} is modelled by its numbers: give one number or a range, not a set of values or an exclusion."
                 )
             ranges[v] = _ends(columns, v, value)
     for name, weights in likely.items():
         (v,) = columns.variables([name])
         if evidence.get(name) is not None:
-            raise InvalidEvidence(f"Column {name!r} is both given and likely: leave it out of one of them.")
+            raise InvalidEvidence(f"Column {name!r} is in both evidence and likely: keep one of the two.")
         with np.errstate(divide="ignore"):
             log_weights[v] = np.log(_weights(columns, v, weights))
     values = {name: value for name, value in evidence.items() if name not in several}
@@ -108,9 +108,12 @@ def _is_possible(columns: Columns, v: int, value: Known) -> Mask:
         is_excluded = isinstance(value, NoneOf)
         values = value.none_of if isinstance(value, NoneOf) else cast("Iterable[RawValue]", value)
         possible = np.full(columns.n_values[v], is_excluded)
-        possible[_codes(columns, v, values)] = not is_excluded
+        codes = _codes(columns, v, values)
+        if is_excluded and is_binned_variable(columns, v):
+            _check_excludes_intervals(columns, v, list(values), codes)
+        possible[codes] = not is_excluded
     if not possible.any():
-        raise InvalidEvidence(f"Column {name!r} has no value left: the evidence excludes every one that training saw.")
+        raise InvalidEvidence(f"Column {name!r} has no value left: the evidence excludes all values seen in training.")
     return possible
 
 
@@ -118,45 +121,57 @@ def _codes(columns: Columns, v: int, values: Iterable[RawValue]) -> list[int]:
     values = list(values)
     name = columns.names[v]
     if not values:
-        raise InvalidEvidence(f"Column {name!r} is given as a set without values: name one, or leave the column out.")
+        raise InvalidEvidence(f"Column {name!r} has an empty set as evidence: name a value, or leave the column out.")
     codes = []
     for value in values:
         code = columns.code(v, value)
         if math.isnan(code):
             raise InvalidEvidence(
-                f"Column {name!r} has null among its values, which says nothing: name a missing value by its label, if training saw any."
+                f"Column {name!r} has null among its values: use the label of missing values instead, if training saw any."
             )
         codes.append(int(code))
     return codes
+
+
+def _check_excludes_intervals(columns: Columns, v: int, values: Sequence[RawValue], codes: Sequence[int]) -> None:
+    """Refuse to exclude one number of an interval that holds others too (InvalidEvidence)."""
+    attribute, labels = columns.schema.attributes[v], columns.labels(v)
+    edges = (-math.inf, *attribute.cuts, math.inf)
+    own = attribute.first_code - int(columns.offsets[v])
+    step = 0.0 if attribute.part is not None else _step(attribute.arrow_type)
+    for value, code in zip(values, codes, strict=True):
+        low, high = edges[code - own], edges[code - own + 1] if code >= own else -math.inf
+        is_alone = step > 0 and math.isfinite(low + high) and math.floor(high / step) - math.floor(low / step) == 1
+        if code >= own and value not in labels and not is_alone:
+            raise InvalidEvidence(
+                f"Column {columns.names[v]!r} is cut into intervals, and {value!r} lies in {labels[code]}, which holds other numbers too: "
+                f"exclude the whole interval, {labels[code]!r}, or give a range."
+            )
 
 
 def _weights(columns: Columns, v: int, weights: Mapping[str, float]) -> Floats:
     name = columns.names[v]
     if not columns.n_values[v]:
         raise InvalidEvidence(
-            f"Column {name!r} is numbers to the model, which have no weights: give a number or a range."
+            f"Column {name!r} is modelled by its numbers, which take no weights: give a number or a range."
         )
     if not isinstance(weights, Mapping) or not weights:
-        raise InvalidEvidence(
-            f"Column {name!r} is likely without weights: give one by value, as {{'a': 0.8, 'b': 0.2}}."
-        )
+        raise InvalidEvidence(f"Column {name!r} needs weights by value in likely, such as {{'a': 0.8, 'b': 0.2}}.")
     vector = np.zeros(columns.n_values[v])
     named: dict[int, object] = {}
     for value, weight in weights.items():
         (code,) = _codes(columns, v, [_of_key(columns, v, value)])
         if code in named:
             raise InvalidEvidence(
-                f"Column {name!r} has two weights of one value, as {named[code]!r} and {value!r} are the same to the model: give one."
+                f"Column {name!r} has two weights for one value, because {named[code]!r} and {value!r} are the same to the model: give one of them."
             )
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
             raise InvalidEvidence(
-                f"Column {name!r} has the weight {weight!r} of {value!r}: weights are numbers from 0 on."
+                f"Column {name!r} has the weight {weight!r} for {value!r}: weights must be zero or more."
             )
         named[code], vector[code] = value, weight
     if not vector.any():
-        raise InvalidEvidence(
-            f"Column {name!r} has weight 0 for every value: give one that is possible a positive weight."
-        )
+        raise InvalidEvidence(f"Column {name!r} has weight 0 for every value: give at least one a positive weight.")
     return vector
 
 
@@ -176,7 +191,7 @@ def _ends(columns: Columns, v: int, given: Range) -> tuple[float, float]:
     attribute = None if v == columns.class_variable else columns.schema.attributes[v]
     number = float if attribute is None or attribute.kind == "nominal" else json_number_reader(attribute)
     if given.low is None and given.high is None:
-        raise InvalidEvidence(f"Column {name!r} is given as a range without ends: give one, or leave the column out.")
+        raise InvalidEvidence(f"Column {name!r} has a range without ends: set one, or leave the column out.")
     try:
         low = -math.inf if given.low is None else number(given.low)
         high = math.inf if given.high is None else number(given.high)
@@ -184,11 +199,11 @@ def _ends(columns: Columns, v: int, given: Range) -> tuple[float, float]:
         if isinstance(error, LearnerError):  # which names the column
             raise
         raise InvalidEvidence(
-            f"Column {name!r} has a range whose ends are no numbers: name its values in a set."
+            f"Column {name!r} has a range whose ends are not numbers: use a set of values instead."
         ) from error
     if not low <= high:  # also of NaN
         raise InvalidEvidence(
-            f"Column {name!r} is given as an empty range, from {given.low!r} to {given.high!r}: swap its ends."
+            f"Column {name!r} has an empty range, from {given.low!r} to {given.high!r}: swap the ends."
         )
     return low, high
 
@@ -200,12 +215,12 @@ def _in_range(columns: Columns, v: int, given: Range) -> Mask:
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     if not numbers:
         raise InvalidEvidence(
-            f"Column {name!r} has no numbers as values, so no range of them: name the values in a set."
+            f"Column {name!r} does not have numbers as values, so it cannot take a range: use a set of values instead."
         )
     if v != columns.class_variable and columns.schema.attributes[v].n_folded:
         raise InvalidEvidence(
-            f"Column {name!r} has rare values that the model does not tell apart, so it cannot tell which are in a range: "
-            "name the values in a set."
+            f"Column {name!r} has rare values that share one code, so the model cannot decide which of them are in a range: use a set of "
+            "values instead."
         )
     low, high = _ends(columns, v, given)
     return np.array(
@@ -225,7 +240,8 @@ def _in_intervals(columns: Columns, v: int, given: Range) -> Mask:
         end = _place(columns, v, high, given.high, is_low=False) + 1
     if first == end:
         raise InvalidEvidence(
-            f"Column {columns.names[v]!r} is cut into intervals, and none lies between {given.low!r} and {given.high!r}: give the number alone."
+            f"Column {columns.names[v]!r} is cut into intervals, and none lies between {given.low!r} and {given.high!r}: give a single "
+            "number instead."
         )
     possible = np.zeros(columns.n_values[v], np.bool_)
     possible[own + first : own + end] = True
@@ -243,7 +259,7 @@ def _place(columns: Columns, v: int, number: float, given: RawValue, *, is_low: 
     name, cuts = columns.names[v], np.array(attribute.cuts)
     if not cuts.size:
         raise InvalidEvidence(
-            f"Column {name!r} is one single interval to the model, which knows no range of it: leave it out."
+            f"Column {name!r} is a single interval in the model, so it cannot take a range: leave it out."
         )
     step = _step(attribute.arrow_type)
     if step:
@@ -260,8 +276,8 @@ def _place(columns: Columns, v: int, number: float, given: RawValue, *, is_low: 
     which = "start" if is_low else "end"
     options += ", …" if len(words) > MOST_ENDS else ""
     raise InvalidEvidence(
-        f"Column {name!r} is cut into intervals, and no range of them {which}s at {given!r}, but at {options}. "
-        "Use one of these, leave this end of the range open, or learn a circuit (learner spn) with leaves=gaussian, "
+        f"Column {name!r} is cut into intervals, so a range cannot {which} at {given!r}, only at {options}. Use one of these, leave this "
+        "end of the range open, or learn a circuit (learner spn) with leaves=gaussian, "
         "which takes any range."
     )
 

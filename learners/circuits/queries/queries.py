@@ -189,7 +189,7 @@ def _named(
     ]
     given += [(name, dict(weights), {}, {name: weights}) for name, weights in likely.items()]
     together: tuple[dict[str, Known], dict[str, Mapping[str, float]]] = {}, {}
-    for is_alone, how in ((True, "can never be"), (False, "is never, with what else is given,")):
+    for is_alone, how in ((True, "is never"), (False, "is never, given the other evidence,")):
         for name, value, known, weights in given:
             together[0].update(known)
             together[1].update(weights)
@@ -229,10 +229,10 @@ def resolve_query_variables(
     if query.variables:
         twice = [name for n, name in enumerate(query.variables) if name in query.variables[:n]]
         if twice:
-            raise InvalidEvidence(f"Column {twice[0]!r} is asked for twice: name it once.")
+            raise InvalidEvidence(f"Column {twice[0]!r} is queried twice: name it once.")
         both = settled.intersection(query.variables)
         if both:
-            raise InvalidEvidence(f"Column {min(both)!r} is both asked for and given: leave it out of one of them.")
+            raise InvalidEvidence(f"Column {min(both)!r} is both queried and given as evidence: keep one of the two.")
         variables = tuple(columns.variables(query.variables))
         for v in variables:
             _check_kind(columns, v, discrete)
@@ -251,13 +251,13 @@ def _nothing_left(columns: Columns, discrete: bool | None) -> InvalidEvidence:
     """Create the error for a query without any column of its kind."""
     if discrete is False and min(columns.n_values) > 0:
         return InvalidEvidence(
-            "No column of the model has moments, as it keeps no numbers: ask for distributions, or learn a circuit "
-            "(learner spn) with leaves=gaussian."
+            "The model has no moments, because all its columns are discrete or cut into intervals: ask for distributions, or train a "
+            "circuit (learner spn) with leaves=gaussian."
         )
     if discrete and max(columns.n_values) == 0:
         return InvalidEvidence("All columns of the model are numeric: ask for their moments, or for samples.")
     which = {None: "", True: "discrete ", False: "numeric "}[discrete]
-    return InvalidEvidence(f"No {which}column is left to ask for: give fewer values.")
+    return InvalidEvidence(f"No {which}column is left to query: give less evidence.")
 
 
 def _check_kind(columns: Columns, v: int, discrete: bool | None) -> None:

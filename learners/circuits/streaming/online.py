@@ -182,7 +182,9 @@ class StreamingPosterior:
         read = type(self)(self.structure, self.prior, self.projection, self.rows_of)
         for name, target in (read._state._asdict() | {"numeric": read._plan.numeric}).items():
             if name not in arrays or arrays[name].size != target.size:
-                raise StatisticMismatch(f"This is no state of this circuit: {name!r} is missing or of another size.")
+                raise StatisticMismatch(
+                    f"The state does not belong to this circuit: {name!r} is missing or has another size."
+                )
             target[...] = arrays[name].reshape(target.shape)
         read.n_rows, read.n_impossible = (int(n) for n in arrays["seen"])
         return read

@@ -41,7 +41,7 @@ def merge_shard_posteriors(start: StreamingPosterior, parts: Sequence[StreamingP
     References: Rashwan, Zhao, Poupart (2016), section 4.3; Broderick et al. (2013), "Streaming variational Bayes".
     """
     if any(part.spec != start.spec or part.structure != start.structure for part in parts):
-        raise StatisticMismatch("The shards are of different circuits or learned by different rules.")
+        raise StatisticMismatch("The shards belong to different circuits or were learned by different rules.")
     whole = start.copy()
     state, begun = whole._state, start._state
     state.pseudo_count[...] = _merged_counts(

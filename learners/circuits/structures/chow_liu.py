@@ -28,7 +28,7 @@ class PairTables:
 
     def __init__(self, pairs: PairwiseCounts) -> None:
         if not pairs.n_rows:
-            raise EmptyStatistic("There are no counted rows to make a circuit from.")
+            raise EmptyStatistic("No rows were counted, so no circuit can be built.")
         self.pairs = pairs
         self.with_class = pairs.schema.target is not None
         self.missing = np.array([a.first_code for a in pairs.schema.attributes], np.int64)
@@ -202,9 +202,9 @@ def hclt(pairs: PairwiseCounts, states: int = 8, seed: int = 0, *, concentration
     References: Liu, Van den Broeck (2021), Tractable Regularization of Probabilistic Circuits, section 4.1.
     """
     if states < 1:
-        raise InvalidParameter("states", states, "use 1 or more")
+        raise InvalidParameter("states", states, "1 or more")
     if not concentration > 0:
-        raise InvalidParameter("concentration", concentration, "use a positive number")
+        raise InvalidParameter("concentration", concentration, "a positive number")
     tables = PairTables(pairs)
     tree = maximum_spanning_tree(tables.mutual_information())
     rng = np.random.default_rng(seed)

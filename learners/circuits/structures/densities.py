@@ -219,8 +219,7 @@ def require_column_numbers(name: str, histogram: Histogram) -> None:
     """Refuse a column without numbers. Raises SchemaError."""
     if not histogram.keys.size:
         raise SchemaError(
-            f"Column {name!r} holds no number, so there is nothing to learn its density from. Drop it, or choose "
-            "'intervals' for it.",
+            f"Column {name!r} has no numbers, so its density cannot be learned. Drop it, or use 'intervals'.",
             name,
         )
 
@@ -234,7 +233,7 @@ def _warped(attribute: Attribute, level: int, x: Floats, n: Floats, interval: In
     if grid is None:
         raise SchemaError(
             f"Column {attribute.name!r} is not recorded on a grid (multiples of one decimal step), which {attribute.distribution!r} needs. "
-            "Choose another distribution for it, such as 'quantile'.",
+            "Choose another distribution, such as 'quantile'.",
             attribute.name,
         )
     warp = fit_density_transform(attribute.distribution, x, n.astype(np.int64), grid)
@@ -281,15 +280,15 @@ def check_distribution_support(attribute: Attribute, distribution: str, low: Flo
     has_squares = max(-least, most) <= LARGEST and (most == least or most - least >= 1.0 / LARGEST)
     if not wrong.any() and not has_squares:
         raise SchemaError(
-            f"Column {attribute.name!r} holds numbers from {least:g} to {most:g}, whose squares leave double precision. Multiply it by "
-            "a constant, or choose 'intervals' for it.",
+            f"Column {attribute.name!r} holds numbers from {least:g} to {most:g}, whose squares leave double precision. Rescale it, or "
+            "use 'intervals'.",
             attribute.name,
         )
     if wrong.any():
         value = attribute.number_text(float(low[int(np.argmax(wrong))]))
         raise SchemaError(
-            f"Column {attribute.name!r} holds {value}, but what has a {distribution} distribution is {reason}. "
-            "Choose another distribution for it, or 'intervals'.",
+            f"Column {attribute.name!r} holds {value}, but values of a {distribution} distribution must be {reason}. Choose another "
+            "distribution, or 'intervals'.",
             attribute.name,
         )
 

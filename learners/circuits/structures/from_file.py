@@ -86,13 +86,13 @@ def schema_with_circuit_leaves(schema: Schema, circuit: Circuit, uri: str) -> Sc
     n_columns = schema.n_attributes + (schema.target is not None)
     if circuit.n_variables != n_columns:
         message = (
-            f"{uri} has {circuit.n_variables} variables, but the table {n_columns} columns; variable i is the i-th of them, "
-            "and the target, if there is one, the last."
+            f"{uri} has {circuit.n_variables} variables, but the table {n_columns} columns; variable i is column i, and the target, if "
+            "there is one, the last."
         )
         if schema.left_out:
             left_out = ", ".join(f"{each.name!r} ({each.reason})" for each in schema.left_out)
             values = json.dumps({schema.left_out[0].name: {"order": [0, 1]}})
-            message += f" Left out are {left_out}; a column stays if you give its values: --columns '{values}'."
+            message += f" Columns left out: {left_out}; to keep one, give its values: --columns '{values}'."
         raise SchemaError(message)
     sizes = circuit.n_values.tolist()
     kinds = _kinds_of_leaves(circuit)
@@ -119,8 +119,8 @@ def _check_one_law(circuit: Circuit, uri: str) -> None:
         }
         if len(steps) > 1:
             raise SchemaError(
-                f"Variable {v} of {uri} has leaves of different steps, {', '.join(f'{s:g}' for s in sorted(steps))}: masses and densities "
-                "cannot be added. Give all of its leaves one step."
+                f"Variable {v} of {uri} has leaves of different steps, {', '.join(f'{s:g}' for s in sorted(steps))}: masses and "
+                "densities cannot be mixed. Use the same step in all of its leaves."
             )
 
 
@@ -142,7 +142,7 @@ def _attribute(attribute: Attribute, variable: int, size: int, kind: Distributio
         return replace(attribute, distribution=None)
     if attribute.kind != "numeric":
         raise SchemaError(
-            f"Variable {variable} of {uri} is a number, but column {attribute.name!r} is nominal. If it holds numbers, say so: "
+            f"Variable {variable} of {uri} is numeric, but column {attribute.name!r} is nominal. If it contains numbers, declare it: "
             f'--columns \'{{"{attribute.name}": "numeric"}}\'.',
             attribute.name,
         )

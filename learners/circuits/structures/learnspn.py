@@ -34,7 +34,7 @@ def learnspn(x: ArrayLike, n_values: Sequence[int], *, max_rows: int = 20_000, s
     References: Gens, Domingos (2013), Learning the Structure of Sum-Product Networks, section 4.
     """
     if max_rows < 1:
-        raise InvalidParameter("max_rows", max_rows, "use 1 or more")
+        raise InvalidParameter("max_rows", max_rows, "1 or more")
     sizes = np.asarray(n_values, np.int64)
     x = mask_unknown_codes(x, sizes)
     if not x.shape[1]:

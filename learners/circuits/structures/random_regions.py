@@ -39,7 +39,7 @@ def random_regions(
     """
     for name, value, least in (("depth", depth, 0), ("sums", sums, 1), ("replicas", replicas, 1)):
         if value < least:
-            raise InvalidParameter(name, value, f"use {least} or more")
+            raise InvalidParameter(name, value, f"{least} or more")
     rng = np.random.default_rng(seed)
     root = tuple(range(len(shares)))
     partitions: dict[Region, set[tuple[Region, Region]]] = {}
@@ -99,10 +99,10 @@ def mixture_of_circuits(parts: Sequence[Circuit], weights: ArrayLike) -> Circuit
     Raises InvalidParameter if there is no part, or their variables differ.
     """
     if not parts:
-        raise InvalidParameter("parts", 0, "a mixture needs one circuit or more")
+        raise InvalidParameter("parts", 0, because="a mixture needs one circuit or more")
     domains = parts[0].n_values
     if any(not np.array_equal(part.n_values, domains) for part in parts):
-        raise InvalidParameter("parts", len(parts), "circuits of a mixture have the same variables")
+        raise InvalidParameter("parts", len(parts), because="the circuits of a mixture must have the same variables")
     firsts = np.cumsum([0, *(part.n_nodes for part in parts)])
     roots = firsts[1:] - 1
     n_edges, leaf_starts = sum(part.n_edges for part in parts), _starts([part.leaf_starts for part in parts])

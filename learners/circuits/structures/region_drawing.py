@@ -58,7 +58,7 @@ class PictureTooLarge(LearnerError, ValueError):
     def __init__(self, n_nodes: int, n_regions: int, max_nodes: int) -> None:
         super().__init__(
             f"A picture of {n_nodes:,} nodes, or of {n_regions:,} regions, would be unreadable: the limit is {max_nodes:,}. "
-            "Look at the summary of the structure, or learn with fewer sums, states or replicas to see it."
+            "See the summary of the structure, or train with fewer sums, states or replicas."
         )
         self.n_nodes = n_nodes
         self.max_nodes = max_nodes

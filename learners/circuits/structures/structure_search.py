@@ -117,7 +117,7 @@ def choose_circuit_structure(
     Talwalkar (2016), Non-stochastic best arm identification (the halving).
     """
     if not fit.n_rows or not valid.n_rows:
-        raise EmptyData("There are too few rows to choose a circuit by.")
+        raise EmptyData("There are too few rows to choose a circuit.")
     if not minutes > 0:
         raise InvalidParameter("minutes", minutes, "more than zero")
     if pairs is None:
@@ -261,7 +261,7 @@ def structure_search_work(
     fit, valid = split_fit_and_validation_rows(rows)
     if rows.n_rows < FEWEST_ROWS:
         circuit = chow_liu(pairs)
-        tried = Tried("Chow-Liu tree", circuit.n_edges, 0, laplace, float("nan"), "too few rows to choose by")
+        tried = Tried("Chow-Liu tree", circuit.n_edges, 0, laplace, float("nan"), "too few rows to choose a circuit")
         return Choice(circuit, laplace, [tried]), valid
 
     def run(threads: int, advance: Advance) -> Choice:

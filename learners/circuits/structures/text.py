@@ -108,27 +108,27 @@ def parse_text(lines: Iterable[str], where: str = "text") -> Circuit:
             continue
         try:
             if words[0] == "vars":
-                _require(builder is None, "`vars` is there twice")
+                _require(builder is None, "`vars` occurs twice")
                 builder = CircuitBuilder(map(_size, words[1:]))
             elif words[0] == "root":
-                _require(len(words) == 2, "`root` has one number")
+                _require(len(words) == 2, "`root` takes one number")
                 root = position[int(words[1])]
             elif builder is None:
-                raise ValueError("nodes come after the line `vars N0 N1 …`")  # noqa: TRY301
+                raise ValueError("nodes must follow the line `vars N0 N1 …`")  # noqa: TRY301
             else:
-                _require(len(words) > 1, "a node is its number, its kind and what belongs to that")
+                _require(len(words) > 1, "a node needs a number, a kind and the arguments of that kind")
                 node = int(words[0])
-                _require(node not in position, f"there is a node {node} already")
+                _require(node not in position, f"node {node} is defined twice")
                 position[node] = _add_node(builder, position, words[1], words[2:])
         except KeyError as error:
-            raise CircuitFormatError(f"{where}, line {number}", f"node {error} is not known here") from error
+            raise CircuitFormatError(f"{where}, line {number}", f"node {error} is not defined yet") from error
         except (ValueError, OverflowError) as error:
             reason = f"cannot read {_in_short(line.strip())!r}: {_in_short(str(error))}"
             raise CircuitFormatError(f"{where}, line {number}", reason) from error
     if builder is None:
-        raise CircuitFormatError(where, "there is no line `vars N0 N1 …`")
+        raise CircuitFormatError(where, "the line `vars N0 N1 …` is missing")
     if root is not None and root != len(builder.kind) - 1:
-        raise CircuitFormatError(where, "the root is not the last node")
+        raise CircuitFormatError(where, "the root must be the last node")
     return builder.circuit()
 
 
@@ -140,9 +140,9 @@ def _add_node(builder: CircuitBuilder, position: dict[int, int], word: str, rest
         return builder.product(position[int(child)] for child in rest)
     if kind == SUM:
         pairs = [child.split(":") for child in rest]
-        _require(all(len(pair) == 2 for pair in pairs), "the children of a sum are CHILD:WEIGHT")
+        _require(all(len(pair) == 2 for pair in pairs), "the children of a sum are written CHILD:WEIGHT")
         return builder.sum([position[int(child)] for child, _ in pairs], _log_shares([float(w) for _, w in pairs]))
-    _require(len(rest) > 1, "a leaf has a variable and parameters")
+    _require(len(rest) > 1, "a leaf needs a variable and parameters")
     parameters = [float(each) for each in rest[1:]]
     return builder.leaf(kind, _size(rest[0]), _log_shares(parameters) if kind == CATEGORICAL else parameters)
 
@@ -167,7 +167,7 @@ def _log_shares(weights: list[float]) -> list[float]:
     total = math.fsum(weights)
     _require(
         all(weight >= 0 for weight in weights) and 0 < total < math.inf,
-        "weights are zero or more, finite, and not all zero",
+        "weights must be finite, zero or more, and not all zero",
     )
     return [math.log(weight / total) if weight > 0 else -math.inf for weight in weights]
 
@@ -243,7 +243,7 @@ def parse_cut_points(text: str, where: str) -> dict[str, tuple[float, ...]]:
         raise CircuitFormatError(where, f"cannot read the cut points of its columns ({error})") from error
     for name, cuts in by_name.items():
         if not all(map(math.isfinite, cuts)) or tuple(sorted(set(cuts))) != cuts:
-            raise CircuitFormatError(where, f"the cut points of column {name!r} are no ascending numbers")
+            raise CircuitFormatError(where, f"the cut points of column {name!r} must be ascending numbers")
     return by_name
 
 
@@ -265,11 +265,11 @@ def from_json(text: str, where: str = "JSON") -> Circuit:
         is_real = name in ("log_weight", "leaf_parameters")
         if not {type(value) for value in values} <= ({int, float, type(None)} if is_real else {int}):
             raise CircuitFormatError(
-                where, f"the list {name!r} holds something else than {'numbers' if is_real else 'whole numbers'}"
+                where, f"the list {name!r} must contain only {'numbers' if is_real else 'whole numbers'}"
             )
         try:
             numbers = [-math.inf if value is None else value for value in values]
             arrays[name] = np.array(numbers, np.float64 if is_real else np.int64)
         except OverflowError as error:
-            raise CircuitFormatError(where, f"the list {name!r} holds a number that is too large") from error
+            raise CircuitFormatError(where, f"the list {name!r} contains a number that is too large") from error
     return Circuit.from_arrays(arrays)

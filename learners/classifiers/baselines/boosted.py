@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # a process that only serves networks should not load XGBoost
 EQUAL_START = 0.5
 
 WITHOUT_COLUMNS = (
-    "XGBoost answers without columns {columns}, of which training had values: such probabilities can be far off. "
-    "Other learners answer from the columns that are known."
+    "XGBoost answers without columns {columns}, which had values in training: these probabilities can be far off. Other learners answer "
+    "from the known columns."
 )
 
 

@@ -70,23 +70,23 @@ def _wrong(schema: Schema, booster: xgboost.Booster) -> str:
     if booster.num_features() != schema.n_attributes:
         return f"has {booster.num_features()} features, the schema {schema.n_attributes}"
     if int(parameters["num_class"]) != n_groups:
-        return f"has not the {schema.n_classes} classes of the schema"
+        return f"does not have the {schema.n_classes} classes of the schema"
     if learner["objective"]["name"] != OBJECTIVES[schema.n_classes == 2]:
         return f"has the objective {learner['objective']['name']!r}"
     start = np.atleast_1d(np.array(json.loads(parameters["base_score"]), np.float64))
     if trees["name"] != "gbtree" or not np.isfinite(start).all():
-        return "is no sum of trees with a finite start"
+        return "is not a sum of trees with a finite base score"
     return _wrong_forest(schema, trees["model"], max(1, n_groups))
 
 
 def _wrong_forest(schema: Schema, forest: Mapping[str, Any], n_groups: int) -> str:
     groups, trees = np.array(forest["tree_info"], np.int64), forest["trees"]
     if groups.shape != (len(trees),) or ((groups < 0) | (groups >= n_groups)).any():
-        return "has trees of classes that the schema has not"
+        return "has trees for classes that are not in the schema"
     starts = np.array(forest.get("iteration_indptr", [0, len(trees)]), np.int64)
     if starts[0] != 0 or starts[-1] != len(trees) or (np.diff(starts) < 0).any():
-        return "does not divide its trees into rounds"
-    return "" if all(_leads_down(tree, schema) for tree in trees) else "has a tree that is none"
+        return "has no rounds of trees"
+    return "" if all(_leads_down(tree, schema) for tree in trees) else "has an invalid tree"
 
 
 def _leads_down(tree: Mapping[str, Any], schema: Schema) -> bool:

@@ -70,9 +70,9 @@ class HDPParameters(Parameters):
         if self.iterations != "auto" and not (isinstance(self.iterations, int) and 10 <= self.iterations <= 10**8):
             raise InvalidParameter("iterations", self.iterations, 'a whole number from 10 to 100,000,000, or "auto"')
         if self.tying not in TYINGS:
-            raise InvalidParameter("tying", self.tying, f"use one of {', '.join(TYINGS)}")
+            raise InvalidParameter("tying", self.tying, f"one of {', '.join(TYINGS)}")
         if self.root not in ROOTS:
-            raise InvalidParameter("root", self.root, f"use one of {', '.join(ROOTS)}")
+            raise InvalidParameter("root", self.root, f"one of {', '.join(ROOTS)}")
         if not (len(self.prior) == 2 and all(0 <= number <= 1e6 for number in self.prior)):
             raise InvalidParameter("prior", self.prior, "two numbers from 0 to 1,000,000: shape and rate")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:

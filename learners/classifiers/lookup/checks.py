@@ -30,9 +30,9 @@ MANY_TYPES |= {"root_log": np.float32, "rest_log": np.float32, "cell_log": np.fl
 MANY_TYPES |= {"rest_class": np.uint16, "cell_class": np.uint16, "branch": np.int32, "pair_value": np.int32}
 MANY_TYPES |= {"is_hierarchical": np.uint8}
 MOST_ROWS = 1 << 53  # a float64 holds them all
-NO_CODE = "holds codes that there are none of"
-NO_LOGARITHM = "holds what is no logarithm of a probability"
-NOT_FINITE = "holds a value that is not finite"
+NO_CODE = "contains codes outside the domain"
+NO_LOGARITHM = "contains values that are not log probabilities"
+NOT_FINITE = "contains a value that is not finite"
 INFINITE = 0x7F80  # the upper half of a float32's infinity; beyond it are NaN and negative numbers
 
 
@@ -52,10 +52,10 @@ def check_lookup_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
     elif MANY_TABLES[0] in arrays:
         _check_many_tables(schema, structure, arrays)
     counts = check_array_type_and_shape(arrays, "class_counts", np.int64, schema.n_classes)
-    check_array_elements("class_counts", (counts < 0) | (counts > MOST_ROWS), "holds what is no number of rows")
+    check_array_elements("class_counts", (counts < 0) | (counts > MOST_ROWS), "contains invalid row counts")
     sizes = schema.domain_sizes[list(structure.order)].tolist()
     if stored["tree_values"] != sizes or len(stored["hierarchical"]) != len(sizes):
-        raise InvalidArray("tree_values", "does not fit the schema")
+        raise InvalidArray("tree_values", "does not match the schema")
     _check_packed(arrays, len(sizes))
     trees = unpack_context_trees(arrays, sizes, stored["hierarchical"]).trees
     for tree, parents in zip(trees, structure.parents, strict=True):
@@ -65,7 +65,7 @@ def check_lookup_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
 def _check_packed(arrays: Arrays, m: int) -> None:
     """Check the types of packed trees, and that their levels start with a root and have no gaps."""
     levels = check_array_type_and_shape(arrays, "tree_levels", np.int64, m, None)
-    check_array_elements("tree_levels", (levels < 0) | (levels > MOST_ROWS), "holds what is no number of nodes")
+    check_array_elements("tree_levels", (levels < 0) | (levels > MOST_ROWS), "contains invalid node counts")
     if m and ((levels[:, 0] != 1).any() or ((levels[:, 1:] > 0) & (levels[:, :-1] == 0)).any()):
         raise InvalidArray("tree_levels", "has a tree without one root, or a gap")
     for name in NUMBERS:
@@ -75,11 +75,11 @@ def _check_packed(arrays: Arrays, m: int) -> None:
     for name in ("probability", "rest"):
         estimates = check_array_type_and_shape(arrays, f"estimate_{name}", np.float32)
         check_array_elements(
-            f"estimate_{name}", ~((estimates >= 0) & (estimates < np.inf)), "holds what is no estimate"
+            f"estimate_{name}", ~((estimates >= 0) & (estimates < np.inf)), "contains invalid estimates"
         )
     if VARIANCE in arrays:
         check_array_elements(
-            VARIANCE, check_array_type_and_shape(arrays, VARIANCE, np.uint16) >= INFINITE, "holds what is no variance"
+            VARIANCE, check_array_type_and_shape(arrays, VARIANCE, np.uint16) >= INFINITE, "contains invalid variances"
         )
 
 
@@ -132,7 +132,7 @@ def _check_hashes(tables: kernels.LookupTables) -> None:
     has_slots = np.diff(starts) > 0
     fits = np.diff(starts)[has_slots] == 1 << np.maximum(58 - shifts[has_slots], 0)
     if ((shifts < 1) | (shifts > 63)).any() or not fits.all():
-        raise InvalidArray("table_hash_shifts", "does not fit the sizes of the hash tables")
+        raise InvalidArray("table_hash_shifts", "does not match the sizes of the hash tables")
     is_full = words == np.uint64(2**64 - 1)
     if has_slots.any() and np.logical_and.reduceat(is_full, starts[:-1][has_slots]).any():
         raise InvalidArray("table_hash_words", "has a hash table without an empty slot")
@@ -140,7 +140,7 @@ def _check_hashes(tables: kernels.LookupTables) -> None:
     if not np.array_equal(tables.hash_ranks, np.cumsum(in_use) - in_use) or int(in_use.sum()) != n_vectors:
         raise InvalidArray("table_hash_ranks", "points past the end of the vectors")
     if tables.key_low.size != n_vectors or tables.key_high.size not in (0, n_vectors):
-        raise InvalidArray("table_key_low", "is not as long as the vectors")
+        raise InvalidArray("table_key_low", "does not have the length of the vectors")
 
 
 def _check_dense(tables: kernels.LookupTables) -> None:
@@ -194,9 +194,9 @@ def _check_tree(tree: ContextTree, level_sizes: list[int]) -> None:
     for (above, first), (_, last), n_branches in zip(pairwise(edges), pairwise(edges[1:]), level_sizes, strict=False):
         parent = tree.parent[first:last]
         check_array_elements(
-            "tree_n_children", (parent < above) | (parent >= first), "leads to a node that is not of the level below"
+            "tree_n_children", (parent < above) | (parent >= first), "points to a node that is not on the next level"
         )
         check_array_elements("tree_branch", tree.branch[first:last] >= n_branches, NO_CODE)
     check_array_elements("tree_n_cells", np.diff(tree.cell_starts) == 0, "has a node without a cell")
     check_array_elements("tree_cell_value", tree.cell_value >= tree.n_values, NO_CODE)
-    check_array_elements("tree_cell_count", tree.cell_count > MOST_ROWS, "holds what is no number of rows")
+    check_array_elements("tree_cell_count", tree.cell_count > MOST_ROWS, "contains invalid row counts")

@@ -223,10 +223,16 @@ class LookupModel(ModelDefaults):
         m-estimates, which have no posterior, or it has too many classes.
         """
         if self.schema.n_classes > FEW_CLASSES:
-            reason = f"models of more than {FEW_CLASSES} classes have none, and this one has {self.schema.n_classes:,}"
-            raise InvalidParameter("interval", level, reason)
+            reason = (
+                f"intervals are available for up to {FEW_CLASSES} classes, and this model has {self.schema.n_classes:,}"
+            )
+            raise InvalidParameter("interval", level, because=reason)
         if self.network.order and not self.variances:
-            raise InvalidParameter("interval", level, "this model has m-estimates; train with estimator hdp or hdp-map")
+            raise InvalidParameter(
+                "interval",
+                level,
+                because="models with m-estimates have no intervals; train with estimator hdp or hdp-map",
+            )
         return lookup_credible_intervals(self.log_joint_variance(chunk), self.predict_proba(chunk), level)
 
     def log_joint_variance(self, chunk: Chunk) -> Floats:
@@ -305,7 +311,7 @@ def lookup_credible_intervals(spread: Floats, probabilities: Floats, level: floa
     unless it is between 0 and 1.
     """
     if not 0 < level < 1:
-        raise InvalidParameter("interval", level, "the probability of the interval, above 0 and below 1")
+        raise InvalidParameter("interval", level, "a probability above 0 and below 1")
     p = np.clip(probabilities, 1e-300, 1 - 1e-16)
     others = p**2 * spread
     variance = spread + (others.sum(axis=1, keepdims=True) - others) / (1 - p) ** 2

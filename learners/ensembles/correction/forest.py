@@ -282,7 +282,7 @@ def check_forest(schema: Schema, arrays: Arrays) -> None:
         check_array_type_and_shape(arrays, f"forest_{name}", np.int64, n_trees)
     depths, labels = parts["depths"], parts["labels"]
     check_array_elements(
-        "forest_depths", (depths < 0) | (depths > MAX_DEPTH), f"holds what is no depth from 0 to {MAX_DEPTH}"
+        "forest_depths", (depths < 0) | (depths > MAX_DEPTH), f"contains depths outside 0 to {MAX_DEPTH}"
     )
     check_array_elements(
         "forest_labels", (labels < 0) | (labels >= schema.n_classes), "names classes that are not in the schema"
@@ -299,7 +299,7 @@ def check_forest(schema: Schema, arrays: Arrays) -> None:
         ("node_starts", node_counts, np.where(is_ragged, leaf_counts - 1, n_complete - 1)),
         ("leaf_starts", leaf_counts, np.where(is_ragged, 2, n_complete)),
     ):
-        check_array_elements(f"forest_{name}", counts < least, "points past the end of what it divides")
+        check_array_elements(f"forest_{name}", counts < least, "points past the end of the divided array")
     is_by_words = np.ones(n_splits, bool)
     if f"forest_{LATER[0]}" in arrays:
         later = {name: check_array_type_and_shape(arrays, f"forest_{name}", np.int32, n_splits) for name in LATER}
@@ -309,20 +309,20 @@ def check_forest(schema: Schema, arrays: Arrays) -> None:
             child = later[name].astype(np.int64)
             ends, leaves = np.repeat(node_counts, node_counts), np.repeat(leaf_counts, node_counts)
             is_wrong = np.where(child >= 0, (child <= own) | (child >= ends), -1 - child >= leaves)
-            check_array_elements(f"forest_{name}", is_wrong, "names a node that is not below its parent in the tree")
+            check_array_elements(f"forest_{name}", is_wrong, "names a node that is not a child of its parent")
     ends = parts["words"].size - (schema.domain_sizes[attributes] // WORD + 1)
     is_outside = is_by_words & ((parts["word_starts"] < 0) | (parts["word_starts"] > ends))
-    check_array_elements("forest_word_starts", is_outside, "points past the end of what it divides")
+    check_array_elements("forest_word_starts", is_outside, "points past the end of the divided array")
     check_array_type_and_shape(arrays, "forest_left_shares", np.float32, n_splits)
     shares = parts["left_shares"]
-    check_array_elements("forest_left_shares", ~((shares >= 0) & (shares <= 1)), "holds what is no share from 0 to 1")
-    check_array_elements("forest_leaves", ~np.isfinite(parts["leaves"]), "holds a value that is not finite")
+    check_array_elements("forest_left_shares", ~((shares >= 0) & (shares <= 1)), "contains shares outside 0 to 1")
+    check_array_elements("forest_leaves", ~np.isfinite(parts["leaves"]), "contains a value that is not finite")
 
 
 def _extents(name: str, starts: Integers, end: int) -> Integers:
     """Return the number of entries of each tree in consecutive ranges. Raises InvalidArray."""
     is_wrong = (starts < 0) | (starts > end) | (np.diff(starts, prepend=0) < 0)
-    check_array_elements(name, is_wrong, "points past the end of what it divides")
+    check_array_elements(name, is_wrong, "points past the end of the divided array")
     return np.diff(starts, append=end)
 
 

@@ -239,7 +239,7 @@ def boost_leafwise_correction(
     for first in range(0, pace.n_rounds, LOOK):
         least = min(boosting.losses.values())
         try:
-            advance(first, pace.n_rounds, f"log loss of rows left out {boosting.losses[first]:.4f}")
+            advance(first, pace.n_rounds, f"left-out log loss {boosting.losses[first]:.4f}")
             boosting.boost(first, min(first + LOOK, pace.n_rounds))
         except KeyboardInterrupt:  # a second one ends the run
             if not boosting.best:
@@ -263,7 +263,7 @@ def boost_leafwise_correction(
         "left_out_losses": {"ensemble": mean_log_loss(scores[left_out], own), "trees": boosting.losses[boosting.best]},
     }
     if is_interrupted:
-        facts["interrupted"] = f"Interrupted: the first {boosting.best} of {pace.n_rounds} rounds of trees are kept."
+        facts["interrupted"] = f"Interrupted: the first {boosting.best} of {pace.n_rounds} rounds of trees were kept."
     if not boosting.best:
         return None
     terms = boosting.scores()[:, np.newaxis].astype(np.float32)

@@ -63,7 +63,7 @@ class _Tokens:
         is_there = self.is_at(mark)
         token = self.next()
         if not is_there:
-            raise self.error(f"{mark!r} is expected, not {token!r}")
+            raise self.error(f"expected {mark!r}, not {token!r}")
 
     def numbers(self, words: list[str]) -> list[float]:
         """Parse words that were already taken as numbers."""
@@ -106,14 +106,14 @@ def parse_bif(text: str, where: str = "the text") -> Network:
         elif block == "variable":
             name = tokens.next()
             if name in values:
-                raise tokens.error(f"variable {name!r} is there twice")
+                raise tokens.error(f"variable {name!r} is defined twice")
             values[name] = _values(tokens)
         elif block == "probability":
             child, own, table, properties = _probability(tokens, values)
             unknown = [name for name in (child, *own) if name not in values]
             if unknown or child in parents:
                 raise tokens.error(
-                    f"{unknown[0]!r} is no variable" if unknown else f"the probability of {child!r} is there twice"
+                    f"{unknown[0]!r} is not a variable" if unknown else f"the probability of {child!r} is defined twice"
                 )
             if (DEFAULT,) in table:
                 row = table.pop((DEFAULT,))
@@ -128,7 +128,7 @@ def parse_bif(text: str, where: str = "the text") -> Network:
             else:
                 tables[child] = table
         else:
-            raise tokens.error(f"'network', 'variable' or 'probability' is expected, not {block!r}")
+            raise tokens.error(f"expected 'network', 'variable' or 'probability', not {block!r}")
     if not values:
         raise tokens.error("it has no variables")
     network = Network(values, {name: parents.get(name, ()) for name in values}, tables, equations)
@@ -176,12 +176,12 @@ def _probability(
             continue
         context = tuple(tokens.until(")")) if has_values else (DEFAULT,) if word == "default" else ()
         if not has_values and word not in ("table", "default"):
-            raise tokens.error(f"'table' or values of the parents are expected, not {word!r}")
+            raise tokens.error(f"expected 'table' or values of the parents, not {word!r}")
         numbers = tokens.until(";")
         try:
             table[context] = tuple(float(number) for number in numbers)
         except ValueError:
-            raise tokens.error(f"a probability is expected among {', '.join(map(repr, numbers[:4]))}") from None
+            raise tokens.error(f"expected probabilities, not {', '.join(map(repr, numbers[:4]))}") from None
     tokens.expect("}")
     return child, own, table, properties
 
@@ -189,7 +189,7 @@ def _probability(
 def _equation(tokens: _Tokens, own: tuple[str, ...], properties: Mapping[str, list[float]]) -> Equation:
     parts = [properties.get(key, []) for key in (INTERCEPT, COEFFICIENTS, DEVIATION)]
     if [len(part) for part in parts] != [1, len(own), 1]:
-        raise tokens.error(f"an intercept, {len(own)} coefficients and a deviation are expected above")
+        raise tokens.error(f"expected an intercept, {len(own)} coefficients and a deviation")
     try:
         return Equation(parts[0][0], tuple(parts[1]), parts[2][0])
     except ValueError as error:
@@ -254,10 +254,10 @@ def parse_structural_equations(text: str, where: str = "the text") -> Network:
             continue
         match = _EQUATION.fullmatch(line.strip())
         if match is None:
-            raise NetworkFileError(where, n, "an equation such as 'heat = 2 + 3*flow[0.5]' is expected")
+            raise NetworkFileError(where, n, "expected an equation such as 'heat = 2 + 3*flow[0.5]'")
         variable = match[1]
         if variable in parents:
-            raise NetworkFileError(where, n, f"variable {variable!r} is there twice")
+            raise NetworkFileError(where, n, f"variable {variable!r} is defined twice")
         intercept, *terms = match[2].strip().replace(" - ", " + -").split(" + ")
         pairs = [term.partition("*") for term in terms]
         parents[variable], lines[variable] = tuple(parent.strip() for _, _, parent in pairs), n
@@ -270,7 +270,7 @@ def parse_structural_equations(text: str, where: str = "the text") -> Network:
         raise NetworkFileError(where, 1, "it has no equations")
     for variable, own in parents.items():
         if unknown := [parent for parent in own if parent not in parents]:
-            raise NetworkFileError(where, lines[variable], f"{unknown[0]!r} is no variable")
+            raise NetworkFileError(where, lines[variable], f"{unknown[0]!r} is not a variable")
     return restore_network_names(
         Network(dict.fromkeys(parents, ()), parents, {}, equations), parse_network_name_comments(text, "#"), where
     )
@@ -285,7 +285,9 @@ def format_structural_equations(name: str, network: Network) -> str:
     lines = [f"# network {name!r}", *(f"# means {word}: {text}" for word, text in meanings.items())]
     for variable in network.values:
         if variable not in network.equations:
-            raise InvalidNetwork(variable, "is none of numbers, and equations (sem) hold only those: write it as BIF")
+            raise InvalidNetwork(
+                variable, "is discrete, but equations (sem) hold only numbers: write the network as BIF"
+            )
     for variable, above in plain.parents.items():
         intercept, weights, deviation = plain.equations[variable].in_words()
         terms = [intercept, *(f"{weight}*{parent}" for weight, parent in zip(weights, above, strict=True))]

@@ -59,8 +59,10 @@ def choose_network_file_format(path: str | os.PathLike[str] | None, form: str | 
             return known
     if form is None:
         endings = ", ".join(ending for known in FORMATS.values() for ending in known.endings)
-        raise InvalidParameter("path", str(path), f"names of network files end in one of {endings}; or name a format")
-    raise InvalidParameter("format", form, f"formats of networks are {', '.join(FORMATS)}")
+        raise InvalidParameter(
+            "path", str(path), because=f"the name of a network file ends in one of {endings}; or give a format"
+        )
+    raise InvalidParameter("format", form, f"one of {', '.join(FORMATS)}")
 
 
 def read_network(path: str | os.PathLike[str]) -> Network:
@@ -70,7 +72,7 @@ def read_network(path: str | os.PathLike[str]) -> Network:
     Raises NetworkFileError, naming the line; InvalidParameter.
     """
     if not isinstance(path, str | os.PathLike):
-        raise InvalidParameter("path", path, "give a path")
+        raise InvalidParameter("path", path, "a path")
     try:
         with Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -88,7 +90,7 @@ def parse_network(content: bytes, where: str) -> Network:
         root = parse_xml_root(content, where)
         readers = {XMLBIF_ROOT: parse_xmlbif, XDSL_ROOT: parse_xdsl}
         if root.tag not in readers:
-            raise NetworkFileError(where, root.line, f"<{root.tag}> begins neither XMLBIF (<BIF>) nor XDSL (<smile>)")
+            raise NetworkFileError(where, root.line, f"<{root.tag}> is neither XMLBIF (<BIF>) nor XDSL (<smile>)")
         return readers[root.tag](root, where)
     try:
         text = content.decode("utf-8-sig")

@@ -73,7 +73,7 @@ def restore_network_names(network: Network, meanings: Mapping[str, tuple[str, in
             name, others = json.loads(text)
             names[variable], words[variable] = str(name), {str(word): str(value) for word, value in others.items()}
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise NetworkFileError(where, line, f"its JSON is none of a name and its values ({error})") from error
+            raise NetworkFileError(where, line, f"its JSON must hold a name and its values ({error})") from error
     if len({names.get(variable, variable) for variable in network.values}) < len(network.values):
         raise NetworkFileError(where, 1, "two variables have the same meaning")
     return _renamed(network, names, words) if names else network
@@ -133,7 +133,7 @@ class Equation:
 
     def __post_init__(self) -> None:
         if not self.deviation > 0:
-            raise ValueError(f"a standard deviation above 0 is expected, not {self.deviation:g}")
+            raise ValueError(f"expected a standard deviation above 0, not {self.deviation:g}")
 
     def in_words(self) -> tuple[str, list[str], str]:
         """Format the numbers with all digits and without exponents, which some programs do not read."""
@@ -151,7 +151,7 @@ def parse_finite_number(word: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"a number is expected, not {word!r}")
+        raise ValueError(f"expected a number, not {word!r}")
     return number
 
 

@@ -68,7 +68,7 @@ def parse_xml_root(content: bytes, where: str) -> Element:
         if n_elements > MOST_ELEMENTS:
             refuse(f"it has more than {MOST_ELEMENTS:,} elements")
         if len(path) > MOST_DEEP:
-            refuse(f"elements are in each other more than {MOST_DEEP} deep")
+            refuse(f"elements are nested more than {MOST_DEEP} deep")
         element = Element(tag, attributes, parser.CurrentLineNumber)
         path[-1].children.append(element)
         path.append(element)
@@ -80,11 +80,13 @@ def parse_xml_root(content: bytes, where: str) -> Element:
     parser.StartElementHandler = start
     parser.EndElementHandler = lambda _: path.pop()
     parser.CharacterDataHandler = text_in
-    parser.EntityDeclHandler = lambda *_: refuse("it declares entities, which are not read: write their text instead")
+    parser.EntityDeclHandler = lambda *_: refuse(
+        "it declares entities, which are not supported: write their text instead"
+    )
     try:
         parser.Parse(content, True)
     except expat.ExpatError as error:
-        raise NetworkFileError(where, error.lineno, f"it is no XML ({expat.ErrorString(error.code)})") from error
+        raise NetworkFileError(where, error.lineno, f"it is not XML ({expat.ErrorString(error.code)})") from error
     except (ValueError, LookupError) as error:
         if isinstance(error, NetworkFileError):
             raise
@@ -99,7 +101,7 @@ def xml_element_numbers(element: Element, where: str) -> tuple[float, ...]:
         return tuple(map(float, words))
     except ValueError:
         shown = ", ".join(map(repr, words[:4]))
-        raise NetworkFileError(where, element.line, f"probabilities are expected among {shown}") from None
+        raise NetworkFileError(where, element.line, f"expected probabilities, not {shown}") from None
 
 
 XMLBIF_ROOT, XDSL_ROOT = "BIF", "smile"
@@ -120,7 +122,7 @@ def parse_xmlbif(root: Element, where: str) -> Network:
     for variable in networks[0].each("VARIABLE"):
         name = variable.only("NAME", where).text
         if name in values:
-            raise NetworkFileError(where, variable.line, f"variable {name!r} is there twice")
+            raise NetworkFileError(where, variable.line, f"variable {name!r} is defined twice")
         if (kind := variable.attributes.get("TYPE", "nature")) != "nature":
             raise NetworkFileError(where, variable.line, f"variable {name!r} is of type {kind!r}, not 'nature'")
         values[name] = tuple(outcome.text for outcome in variable.each("OUTCOME"))
@@ -136,9 +138,9 @@ def parse_xmlbif(root: Element, where: str) -> Network:
         child = definition.only("FOR", where).text
         own = tuple(parent.text for parent in definition.each("GIVEN"))
         if unknown := [name for name in (child, *own) if name not in values]:
-            raise NetworkFileError(where, definition.line, f"{unknown[0]!r} is no variable")
+            raise NetworkFileError(where, definition.line, f"{unknown[0]!r} is not a variable")
         if child in parents:
-            raise NetworkFileError(where, definition.line, f"the definition of {child!r} is there twice")
+            raise NetworkFileError(where, definition.line, f"the definition of {child!r} is defined twice")
         parents[child] = own
         tables[child] = {(): xml_element_numbers(definition.only("TABLE", where), where)}
     return restore_network_names(
@@ -187,7 +189,7 @@ def parse_xdsl(root: Element, where: str) -> Network:
     for node in nodes:
         name = _id(node, where)
         if name in values:
-            raise NetworkFileError(where, node.line, f"node {name!r} is there twice")
+            raise NetworkFileError(where, node.line, f"node {name!r} is defined twice")
         if node.tag not in ("cpt", "deterministic"):
             raise NetworkFileError(
                 where,
@@ -203,12 +205,12 @@ def parse_xdsl(root: Element, where: str) -> Network:
     for application in (genie for added in root.each("extensions") for genie in added.each("genie")):
         if application.attributes.get("app", "").startswith("aGrUM") and any(len(own) > 1 for own in parents.values()):
             # pyAgrum 3.3.1 varies the first parent fastest, which GeNIe and SMILE vary slowest.
-            reason = "pyAgrum orders the probabilities of XDSL otherwise than GeNIe: save the network as .bifxml"
+            reason = "pyAgrum orders the probabilities of XDSL differently from GeNIe: save the network as .bifxml"
             raise NetworkFileError(where, application.line, reason)
     for node in nodes:
         for parent in parents[node.attributes["id"]]:
             if parent not in values:
-                raise NetworkFileError(where, node.line, f"{parent!r} is no node")
+                raise NetworkFileError(where, node.line, f"{parent!r} is not a node")
     return restore_network_names(Network(values, parents, tables), meanings, where)
 
 
@@ -225,7 +227,7 @@ def _row(node: Element, values: tuple[str, ...], where: str) -> tuple[float, ...
     element = node.only("resultingstates", where)
     states = element.text.split()
     if unknown := [state for state in states if state not in values]:
-        raise NetworkFileError(where, element.line, f"{unknown[0]!r} is no state of the node")
+        raise NetworkFileError(where, element.line, f"{unknown[0]!r} is not a state of the node")
     return tuple(float(state == value) for state in states for value in values)
 
 

@@ -228,9 +228,7 @@ class GraphQueries:
             if n_outside
             else ("the tables leave out parent sets larger than max_parents")
         )
-        how = (
-            "their mass is not known" if outside is None else f"one more parent would have the mass {mass['mass']:.3g}"
-        )
+        how = "their mass is unknown" if outside is None else f"one more parent would have the mass {mass['mass']:.3g}"
         return {"outside": mass | {"n_edges": n_outside}, "notes": [f"{words}; {how}"]}
 
     def _graph(self, query: Graph, sums: OrderSums) -> Answer:
@@ -330,7 +328,7 @@ class GraphQueries:
         if n_orders == -np.inf:
             n_orders, error = estimate_log_order_count(graph_parent_bitsets(parents), 0)
             notes.append(
-                f"no order of the lattice has this graph; its number of orders is estimated, standard error {error:.1%}"
+                f"no order of the lattice contains this graph; its number of orders is estimated, standard error {error:.1%}"
             )
         log_joint = log_score + n_orders
         answer: Answer = {"log_score": log_score, "log_posterior": log_joint - sums.log_z, "is_covered": not notes}
@@ -339,7 +337,7 @@ class GraphQueries:
         if log_score > -np.inf:
             # The mass of this graph itself was left out of the sum: with it, the share is a bound from above.
             answer["log_posterior"] = log_joint - float(np.logaddexp(log_joint, sums.log_z))
-            notes.append("the posterior does not hold this graph: its log posterior is at most this")
+            notes.append("the posterior does not contain this graph: this is an upper bound of its log posterior")
         return answer | {"notes": notes}
 
     def _beyond(self, node: int, own: tuple[int, ...]) -> tuple[float, str]:

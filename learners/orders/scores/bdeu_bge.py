@@ -122,8 +122,8 @@ class BDeu:
         """Compute potentials by hashing the observed combinations, one set after the other."""
         if not self.rows.is_in_memory:
             raise TooManyCombinations(
-                f"{int(np.bitwise_count(sets[0]))} columns have {np.exp(log_cells[0]):.3g} combinations of values together, and the "
-                "distinct rows are more than memory holds. Lower max_parents or max_values, or raise FEWPASS_MEMORY."
+                f"{int(np.bitwise_count(sets[0]))} columns have {np.exp(log_cells[0]):.3g} combinations of values, and the distinct rows "
+                "do not fit into memory. Lower max_parents or max_values, or raise FEWPASS_MEMORY."
             )
         ((x, weights),) = self.rows.blocks()
         x = x.astype(np.uint16, copy=False)
@@ -175,13 +175,13 @@ class BGePrior:
     def resolved(self, d: int) -> tuple[float, float]:
         """Return `alpha_w` and `t` for d columns. Raises InvalidParameter."""
         if not 0 < self.alpha_mu < np.inf:
-            raise InvalidParameter("alpha_mu", self.alpha_mu, "use a number above zero")
+            raise InvalidParameter("alpha_mu", self.alpha_mu, "a number above zero")
         alpha_w = d + 2.0 if self.alpha_w is None else self.alpha_w
         if not d + 1 < alpha_w < np.inf:
-            raise InvalidParameter("alpha_w", self.alpha_w, f"use more than {d + 1}, the number of columns and one")
+            raise InvalidParameter("alpha_w", self.alpha_w, f"more than {d + 1}, the number of columns plus one")
         t = self.alpha_mu * (alpha_w - d - 1.0) / (self.alpha_mu + 1.0) if self.t is None else self.t
         if not 0 < t < np.inf:
-            raise InvalidParameter("t", self.t, "use a number above zero")
+            raise InvalidParameter("t", self.t, "a number above zero")
         return alpha_w, t
 
 

@@ -28,13 +28,18 @@ def resolve_credentials_uri(uri: str) -> str:
     """
     name, _, path = uri.partition("://")[2].partition("/")
     if NAME.fullmatch(name) is None:
-        raise SourceError(uri, "names no credentials. Write credentials://name/path, as in FEWPASS_CREDENTIALS_NAME.")
+        raise SourceError(
+            uri, "lacks the name of credentials. Write credentials://name/path for FEWPASS_CREDENTIALS_NAME."
+        )
     if ".." in path.split("/") or set("?#@%\\") & set(path):
-        raise SourceError(uri, "must go on with plain names of folders and files, without '..', '?', '#', '@' and '%'.")
+        raise SourceError(
+            uri,
+            "may contain only plain names of folders and files after the credentials, without '..', '?', '#', '@' and '%'.",
+        )
     base = urlsplit(_held(uri, name))
     if not base.scheme or base.scheme == SCHEME:
         raise SourceError(
-            uri, f"its credentials hold no URI of a folder. Set {_variable(name)} to one, as in https://…."
+            uri, f"its credentials contain no folder URI. Set {_variable(name)} to one, such as https://…."
         )
     whole = base.path.rstrip("/") + "/" + path if path else base.path
     return urlunsplit((base.scheme, base.netloc, whole, base.query, ""))
@@ -58,7 +63,7 @@ def _held(uri: str, name: str) -> str:
         return held.strip()
     if (file := os.environ.get(f"{variable}_FILE")) is None:
         raise SourceError(
-            uri, f"there are no credentials {name!r}. Set {variable}, or {variable}_FILE to a file that holds them."
+            uri, f"credentials {name!r} are not set. Set {variable}, or {variable}_FILE to a file that contains them."
         )
     try:
         return Path(file).read_text(encoding="utf-8").strip()

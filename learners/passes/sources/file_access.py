@@ -46,7 +46,7 @@ class FileAccess:
         self.require(filesystem, paths)
         for path in paths if is_local_filesystem(filesystem) else ():
             if os.path.lexists(path) and os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH110, PTH116
-                raise SourceError(path, "is no regular file. Put one in its place.")
+                raise SourceError(path, "is not a regular file. Replace it by one.")
 
 
 ANYWHERE = FileAccess()
@@ -70,7 +70,7 @@ class Look:
         if self.n_entries > self.access.most_entries:
             raise TooMuchToLookThrough(
                 path,
-                f"has more than {self.access.most_entries:,} entries of folders to look through. Name its folders more exactly.",
+                f"matches more than {self.access.most_entries:,} directory entries. Use a more specific path.",
             )
         if self.n_entries % 256 and n_entries == 1:
             return
@@ -78,5 +78,5 @@ class Look:
             self.access.pause()
         if time.monotonic() - self.started > self.access.most_s:
             raise TooMuchToLookThrough(
-                path, f"takes more than {self.access.most_s:g} s to look through. Name its folders more exactly."
+                path, f"takes longer than {self.access.most_s:g} s to list. Use a more specific path."
             )

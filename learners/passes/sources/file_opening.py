@@ -63,8 +63,8 @@ def uri_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     if scheme in DATABASES:
         raise SourceError(
             uri,
-            "is a database. The commands train, evaluate, predict, score, impute and report read it; elsewhere write its rows to a Parquet file, or give an "
-            "estimator their Arrow stream, such as duckdb.connect(path).sql(query).",
+            "is a database. Use it with the commands train, evaluate, predict, score, impute and report. Elsewhere, export the rows to "
+            "Parquet, or pass an Arrow stream to an estimator, such as duckdb.connect(path).sql(query).",
         )
     if scheme not in NATIVE:
         known = ", ".join(f"{name}://" for name in (*NATIVE[:-1], *BY_FSSPEC, credentials.SCHEME, catalogs.SCHEME))
@@ -179,7 +179,7 @@ def _of_folders(files: Sequence[SourceFile], types: Types) -> list[dict[str, pa.
         if lacking is not None:
             raise SourceError(
                 files[lacking].path,
-                f"has no column {name!r}, and lies in no folder {name}=…, as other files of the data set do.",
+                f"has no column {name!r} and is not in a folder {name}=…, unlike other files of the data set.",
             )
     kinds = {}
     for name in names:
@@ -237,11 +237,11 @@ def _check_agree(files: Sequence[SourceFile], sets: Sequence[set[str]], types: T
         lacking = [file.path for file, names in zip(files, sets, strict=True) if name not in names]
         if lacking and name not in dropped:
             holding = [file.path for file, names in zip(files, sets, strict=True) if name in names]
-            more = f" (nor have {len(lacking) - 1} other files)" if len(lacking) > 1 else ""
+            more = f" (and {len(lacking) - 1} other files lack it, too)" if len(lacking) > 1 else ""
             option = columns_flag({"*": {"columns_of": "union"}})
             raise SourceError(
                 lacking[0],
-                f"has no column {name!r}{more}, which {holding[0]} has. Say which count: {option} takes those of any "
+                f"has no column {name!r}{more}, which {holding[0]} has. Choose the columns: {option} takes those of any "
                 f'file, with missing cells where one has none, "intersection" those of all, "first" those of the first; or drop '
                 f"this one: {columns_flag({name: 'drop'})}.",
             )

@@ -57,7 +57,7 @@ class GuardedFiles(pafs.FileSystemHandler):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for who writes
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise SourceError(path, "is no regular file. Put one in its place.")
+                raise SourceError(path, "is not a regular file. Replace it by one.")
             if self.check is not None:
                 self.check(_path_of_open_file(path, descriptor))
             return pa.OSFile(f"{_open_files()}/{descriptor}")
@@ -104,5 +104,5 @@ def _path_of_open_file(path: str, descriptor: int) -> str:
     except OSError:
         is_same = False
     if not is_same:
-        raise SourceError(path, "was replaced while it was opened. Start again to read it as it is now.")
+        raise SourceError(path, "was replaced while it was being opened. Run the command again.")
     return real

@@ -26,14 +26,14 @@ from learners.passes.sources.source_files import (
 )
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
-_NO_KEYS = "is encrypted, and fewpass has no keys to Parquet files. Write it without encryption."
+_NO_KEYS = "is encrypted, which fewpass cannot read. Write it without encryption."
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 INDEX_BYTES = 4  # of a word in its dictionary
 GROUP_COLUMNS, READER_BYTES = 256, 512 << 10
 # A file is known by this many of its blocks; one that is no longer is read as a whole.
 SAMPLED_BLOCKS, BLOCK_BYTES = 32, 4096
-_NOT_PARQUET = "is not a Parquet file, or its end is cut off."
-_NO_END = f"Of other formats the name must end so: {', '.join(end for each in FORMATS.values() for end in each.ends)}."
+_NOT_PARQUET = "is not a Parquet file, or is truncated."
+_NO_END = f"Files of other formats must end in: {', '.join(end for each in FORMATS.values() for end in each.ends)}."
 
 
 @dataclass(frozen=True)
@@ -273,11 +273,11 @@ def require_file_size(path: str, info: pafs.FileInfo) -> int:
     if info.type == pafs.FileType.NotFound:
         raise SourceError(
             path,
-            "is not there. If it was deleted by hand or by a vacuum, ask for a version that has it, or restore it.",
+            "does not exist. If it was deleted by hand or by a vacuum, restore it, or read a version that still has it.",
         )
     if info.size is None:
         raise SourceError(
             path,
-            "cannot be read by ranges: its server does not send a size, or redirects. Name the new address, or download the file.",
+            "cannot be read in ranges, because its server sends no size or redirects. Use the final address, or download the file.",
         )
     return int(info.size)

@@ -75,7 +75,7 @@ def expand_path_to_files(
             path, store_error_reason(error) or f"cannot be listed ({one_line_error_text(error)})."
         ) from error
     if info.type == pafs.FileType.Unknown:
-        raise SourceError(path, "is neither a file nor a folder, but a pipe, a socket or a device.")
+        raise SourceError(path, "is a pipe, a socket or a device, not a file or folder.")
     if info.type != pafs.FileType.File:
         raise SourceError(path, "no such file or folder.")
     return [path], None
@@ -129,7 +129,7 @@ def _matches(path: str, look: Look) -> Iterator[Found]:
     parts = PurePosixPath(prefix + path).parts
     wild = parts[len(PurePosixPath(base).parts) :]
     if ".." in wild:
-        raise SourceError(path, 'has ".." behind a wildcard. Write the folders that you mean.')
+        raise SourceError(path, 'has ".." after a wildcard. Write the folders out.')
     if "**" in path:
         yield from (found for found in local_entries(base, look) if fnmatch(found.path, prefix + path))
         return
@@ -232,7 +232,7 @@ def _in_folder(filesystem: pafs.FileSystem, path: str, look: Look) -> tuple[list
         raise SourceError(path, f"is a folder without files of a known format ({FORMAT_NAMES}).")
     if PARQUET not in paths and len(paths) > 1:
         raise SourceError(
-            path, f"is a folder with {' and '.join(sorted(paths))} files. Name those you mean, as in *.csv."
+            path, f"is a folder with {' and '.join(sorted(paths))} files. Choose one format, as in *.csv."
         )
     read = sorted(paths.get(PARQUET) or next(iter(paths.values())), key=by_name_and_number)
     look.access.require(filesystem, read)
@@ -240,4 +240,4 @@ def _in_folder(filesystem: pafs.FileSystem, path: str, look: Look) -> tuple[list
     if not others:
         return read, None
     names = ", ".join(PurePosixPath(each).name for each in others[:3]) + (", …" if len(others) > 3 else "")
-    return read, f"{path}: only the Parquet files are read, not {names}. Name all files to read them as one table."
+    return read, f"{path}: reading only the Parquet files, not {names}. Name all files to read them as one table."

@@ -184,7 +184,9 @@ def select_newest_rows(source: Source, length: str, timestamp: str | None) -> Se
     """
     size, unit = _size_and_unit(length)
     if unit == "f" and source.snapshot is not None:
-        raise InvalidParameter("window", length, "files of a lake table have no order by name; give a time such as 30d")
+        raise InvalidParameter(
+            "window", length, because="files of a lake table have no order by name; give a time such as 30d"
+        )
     if unit == "f":
         by_name = sorted(range(len(source.files)), key=lambda index: by_name_and_number(source.files[index].path))
         return Selection(source, dict.fromkeys(sorted(by_name[-size:]), ()))
@@ -193,7 +195,7 @@ def select_newest_rows(source: Source, length: str, timestamp: str | None) -> Se
         changed = [file.mtime_ns for file in source.files]
         if any(moment is None for moment in changed):
             raise InvalidParameter(
-                "window", length, "these files have no modification time; name a timestamp column instead"
+                "window", length, because="these files have no modification time; name a timestamp column instead"
             )
         newest = max(int(moment or 0) for moment in changed)
         first = newest - seconds * 1_000_000_000
@@ -220,7 +222,7 @@ def _bounds_and_newest(source: Source, column: str) -> tuple[list[TimeBounds], t
     bounds = [file_time_bounds(source, index, column) for index in range(len(source.files))]
     moments = {source.files[i].path: latest for i, (_, latest, _) in enumerate(bounds) if latest is not None}
     if not moments:
-        raise SourceError(source.files[0].path, f"column {column!r} holds no timestamps in any file.")
+        raise SourceError(source.files[0].path, f"column {column!r} contains no timestamps in any file.")
     _require_one_kind(moments, column)
     return bounds, max(moments.items(), key=lambda moment: moment[1])
 

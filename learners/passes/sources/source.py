@@ -142,7 +142,7 @@ class Source:
         """
         addresses = [os.fspath(uris)] if isinstance(uris, str | os.PathLike) else [os.fspath(uri) for uri in uris]
         if not addresses:
-            raise SourceError("(no path)", "give at least one file, folder or glob.")
+            raise SourceError("(no path)", "name at least one file, folder or glob.")
         paths, files_named, hints = dict[Hashable, str](), list[str](), list[str]()
         common_filesystem: pafs.FileSystem | None = filesystem
         look = Look(access)
@@ -153,9 +153,9 @@ class Source:
             if len(addresses) == 1 and (snapshot := lake_table_snapshot(place, uri, path, at, access)) is not None:
                 return cls.of_snapshot(place, snapshot, access)
             if bare != uri or at is not None:
-                raise SourceError(uri, "name a lake table by itself, without other paths.")
+                raise SourceError(uri, "name only the lake table, without other paths.")
             if common_filesystem is not None and not place.equals(common_filesystem):
-                raise SourceError(uri, "is on another file system than the first path; register them separately.")
+                raise SourceError(uri, "is on a different file system from the first path; register it separately.")
             common_filesystem = place
             entries, hint = expand_path_to_files(place, path, look)
             for entry in entries:

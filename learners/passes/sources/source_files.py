@@ -157,9 +157,9 @@ def store_error_reason(error: Exception) -> str | None:
     """Describe an error caused by the object store instead of the file; None otherwise."""
     text = one_line_error_text(error)
     if any(word in text for word in REFUSALS):
-        return f"is refused by its store ({text}). Renew the credentials if they have expired, or have them allow it."
+        return f"was refused by its store ({text}). Renew the credentials if they have expired, or grant them access."
     if any(word in text for word in BUSY):  # pyarrow has asked again for seconds by then
-        return f"is in a store that answers too slowly ({text}). Try again later, or ask it for less at the same time."
+        return f"is in a store that answers too slowly ({text}). Try again later, or send fewer requests at a time."
     if "NETWORK_CONNECTION" in text:
         return f"is in a store that cannot be reached ({text}). Check the network, and the endpoint (AWS_ENDPOINT_URL)."
     return None
@@ -274,7 +274,7 @@ def fragment_rows(
         ) from error
     if n_rows != fragment.n_rows:
         raise SourceError(
-            file.path, f"{piece} holds {n_rows} rows instead of {fragment.n_rows}. Restore the file from its source."
+            file.path, f"{piece} has {n_rows} rows instead of {fragment.n_rows}. Restore the file from its source."
         )
 
 
@@ -282,10 +282,10 @@ def require_unchanged_file(filesystem: pafs.FileSystem, file: SourceFile) -> Non
     """Refuse a file that has changed since it was opened. Raises SourceError."""
     now = filesystem.get_file_info(file.path)
     if now.type != pafs.FileType.File:
-        raise SourceError(file.path, "was removed while it was being read. Put it back, or register the data again.")
+        raise SourceError(file.path, "was removed while it was being read. Restore it, or register the data again.")
     is_other = now.size != file.size or (file.mtime_ns is not None and now.mtime_ns != file.mtime_ns)
     if is_other or (file.stamp is not None and file_stamp(filesystem, file.path) != file.stamp):
-        raise SourceError(file.path, "has changed since it was opened. Start again to read it as it is now.")
+        raise SourceError(file.path, "has changed since it was opened. Run the command again.")
 
 
 def file_stamp(filesystem: pafs.FileSystem, path: str) -> tuple[int | str, ...] | None:
@@ -315,7 +315,7 @@ def stamped_file(filesystem: pafs.FileSystem, path: str, read: Callable[[], Sour
     stamp = file_stamp(filesystem, path)
     file = replace(read(), stamp=stamp)
     if file_stamp(filesystem, path) != stamp:
-        raise SourceError(path, "has changed while it was opened. Start again to read it as it is now.")
+        raise SourceError(path, "changed while it was being opened. Run the command again.")
     return file
 
 

@@ -246,8 +246,8 @@ def _wrong_packing(filesystem: pafs.FileSystem, path: str) -> str | None:
     if begin.startswith(MAGIC[codec]):
         return None
     other = next((name for name, magic in MAGIC.items() if begin.startswith(magic)), None)
-    found = "is not packed at all" if other is None else f"is packed by {other}"
-    return f"{found}, though its name says {codec}. Rename the file."
+    found = "is not compressed" if other is None else f"is compressed by {other}"
+    return f"{found}, although its name says {codec}. Rename the file."
 
 
 Found = tuple[int, str, TabularContent, dict[str, str]]  # rows, SHA-256, content and hints
@@ -292,14 +292,14 @@ def _csv(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
     if last is not None and ("\n" in last or "\r" in last) and not _ends_in_quote(filesystem, path, header):
         raise SourceError(
             path,
-            f"has a quote in its last row, {n_rows:,}, that no other one closes: all lines behind it would be one value. Close it, or "
-            f"say that quotes are characters: {columns_flag({'*': {'quote': ''}})}.",
+            f"has an unclosed quote in its last row, {n_rows:,}, so all following lines would be one value. Close it, or treat quotes as "
+            f"characters: {columns_flag({'*': {'quote': ''}})}.",
         )
     fields = [(name, finders[name].type if kind is None else kind) for name, (kind, _) in known.items()]
     hints = {name: hint for name, finder in finders.items() if (hint := finder.hint(name)) is not None}
     if all(len(name) > 1 and name[0] == name[-1] == "'" for name in names):
         hints[names[0]] = (
-            f"the names stand in single quotes, as values may. To read them without: {columns_flag(QUOTES)}."
+            f"the column names are in single quotes, and values may be too. To read them without quotes: {columns_flag(QUOTES)}."
         )
     for name, hint in hints.items():
         if (expected := known[name][1].expected) in ("number", "time"):
@@ -340,21 +340,21 @@ def _json(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
             if not schemas and block.lstrip()[:1] == b"[":
                 raise SourceError(
                     path,
-                    f"is one JSON list. Write an object a line: jq -c '.[]' {path} > {path.rsplit('.', 1)[0]}.jsonl",
+                    f"is a single JSON list. Write one object per line: jq -c '.[]' {path} > {path.rsplit('.', 1)[0]}.jsonl",
                 )
             table = json_lines_table(block, text)
             n_rows += table.num_rows
             schemas.append(table.schema)
         digest = hashed.rest()
     if not schemas:
-        raise SourceError(path, "holds no JSON object.")
+        raise SourceError(path, "contains no JSON object.")
     fields = [
         (field.name, declared_type_and_reading(types, field.name)[0] or field.type)
         for field in common_block_fields(schemas, path)
     ]
     mixed = text | {name for name, kind in fields if pa.types.is_string(kind) and _has_others(schemas, name)}
     hints = {
-        name: f"{name!r} holds numbers or truth values in some lines and text in others: all are read as text."
+        name: f"{name!r} contains numbers or booleans in some lines and text in others: all are read as text."
         for name in sorted(mixed)
     }
     return n_rows, digest, TabularContent(JSON_LINES, pa.schema(fields)), hints

@@ -63,7 +63,7 @@ def _resume_chains(model: BayesianCircuit) -> Resumption | str:
     from learners.circuits.recipes import resume_sampling_recipe
 
     if model.sampled is None:
-        return "no states of its rows were kept to go on from"
+        return "it kept no state to continue from"
     return Resumption(lambda: resume_sampling_recipe(model), reads_all_rows=True)
 
 

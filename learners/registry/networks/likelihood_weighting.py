@@ -29,8 +29,8 @@ class NotSampled(LearnerError, ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"The network is too large for an exact answer to {kind!r}, and samples answer marginal, conditional (of single columns) "
-            "and impute only. Train with fewer parents (a smaller k), or fold rare values."
+            f"The network is too large for an exact answer to {kind!r}, and sampling supports only marginal, conditional (of single "
+            "columns) and impute. Train with fewer parents (a smaller k), or fold rare values."
         )
 
 
@@ -39,8 +39,8 @@ class NoWorlds(LearnerError, ValueError):
 
     def __init__(self, n: int, seconds: float) -> None:
         super().__init__(
-            f"None of {n:,} samples in {seconds:.3g} s agrees with the evidence: it is impossible or very rare. Give fewer values, or "
-            "more time (time_limit_s)."
+            f"None of {n:,} samples in {seconds:.3g} s agrees with the evidence, which is impossible or very rare. Give less evidence, "
+            "or more time (time_limit_s)."
         )
 
 
@@ -85,7 +85,7 @@ def likelihood_weighting_answer(
     for v in np.flatnonzero(~np.isnan(x)).tolist():
         likelihoods[v] = (np.arange(columns.n_values[v]) == x[v]).astype(np.float64)
     if not variables and not isinstance(query, Marginal):
-        raise InvalidEvidence("No column is left to ask for: give fewer values.")
+        raise InvalidEvidence("No column is left to query: give less evidence.")
     started = time.perf_counter()
     sums, error = _sums(network, likelihoods, [int(v) for v in variables], sampling, pause, started)
     seconds = time.perf_counter() - started

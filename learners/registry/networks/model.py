@@ -282,7 +282,7 @@ def check_linear_gaussian_network(header: Mapping[str, object], arrays: Arrays) 
     _check_parents(arrays, d)
     for name, size in (("intercepts", d), ("weights", arrays["parents"].size), ("variances", d)):
         if arrays[name].dtype != np.float64 or arrays[name].shape != (size,):
-            raise LearnerError(f"The network's {name} do not fit its variables.")
+            raise LearnerError(f"The network's {name} do not match its variables.")
 
 
 def check_discrete_network(header: Mapping[str, object], arrays: Arrays) -> None:
@@ -300,7 +300,7 @@ def check_discrete_network(header: Mapping[str, object], arrays: Arrays) -> None
         rows = tables[at : at + n_cells]
         if rows.size != n_cells or not np.allclose(rows.reshape(-1, sizes[v]).sum(axis=1), 1.0, atol=SUM_TOLERANCE):
             raise LearnerError(
-                f"The table of the network's variable {v} is no distribution for each value of its parents."
+                f"The table of the network's variable {v} is not a distribution for each value of its parents."
             )
         at += n_cells
     if at != tables.size:
@@ -311,7 +311,7 @@ def _check_parents(arrays: Arrays, d: int) -> None:
     own, n_parents = np.asarray(arrays["parents"]), np.asarray(arrays["n_parents"])
     are_whole = all(array.dtype == np.int64 for array in (own, n_parents))
     if not are_whole or n_parents.shape != (d,) or (n_parents < 0).any() or n_parents.sum() != own.size:
-        raise LearnerError("The network's parents do not fit its variables.")
+        raise LearnerError("The network's parents do not match its variables.")
     if own.size and not (own.min() >= 0 and own.max() < d):
         raise LearnerError("The network names parents that it does not have.")
     parents = [set(part.tolist()) for part in np.split(own, np.cumsum(n_parents)[:-1])]

@@ -60,8 +60,8 @@ class NoJointDistribution(LearnerError, ValueError):
 
     def __init__(self) -> None:
         super().__init__(
-            "This model was trained with back_off=cell, whose probabilities do not add up to one in a context: it predicts, "
-            "and answers no queries. Train with back_off=context to query it."
+            "This model was trained with back_off=cell, whose probabilities do not sum to one in each context, so it can predict but "
+            "not answer queries. Train with back_off=context to query it."
         )
 
 

@@ -19,6 +19,7 @@ from learners.circuits.structures.from_network import MAX_EDGES
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
+from learners.models.evidence import Evidence, NoneOf, Range
 from learners.models.model import Model
 from learners.models.query import Conditional, Marginal, Moments, Query, Surprise
 from learners.orders.lattice.graph_samples import bitset_nodes
@@ -33,6 +34,8 @@ from learners.registry.networks.interventions import (
     intervention_codes,
 )
 from learners.registry.networks.model_networks import GraphParameters
+from learners.schema import Schema
+from learners.schema.encoding.json_records import numeric_value_code
 
 
 def model_arc_network(model: Model, most_cells: int | None = None) -> ArcNetwork:
@@ -67,18 +70,48 @@ def answer_network_queries(
     answer.
     `pause`: called again and again; what it raises ends the answering.
     Returns list of dict: as `queries.answer_all` tells, after interventions as `interventions.answer_after_intervention` does, and
-    of averages as `graph_averaged_answer` does.
+    of averages as `graph_averaged_answer` does. `stands_for` of an answer holds the intervals that numbers of the evidence
+    stand for, if there are any (`interval_readings`).
     Raises NoArcs, NoGraphs; UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence, InvalidParameter;
     ImpossibleEdges, NoRows, NoTables, NotSampled, NoWorlds, TablesTooLarge.
     """
     plain = [query for query in queries if is_circuit_query(query)]
     whole = iter(compiled().answer(plain, pause) if plain else [])
-    names_graph = structure_posterior(model) is not None
+    posterior = structure_posterior(model)
+    names_graph, has_intervals = posterior is not None, posterior is None or posterior.facts.get("score") != "bge"
     answers: list[dict[str, Any]] = []
     for query in queries:
         answer = next(whole) if is_circuit_query(query) else _special(model, query, most_bytes, pause)
-        answers.append({**answer} | ({"graph": _named(query)} if names_graph else {}))
+        readings = {}
+        if has_intervals and not isinstance(query, Surprise):
+            readings = interval_readings(model.schema, {**query.evidence, **query.do})
+        answers.append(
+            {**answer}
+            | ({"graph": _named(query)} if names_graph else {})
+            | ({"stands_for": readings} if readings else {})
+        )
     return answers
+
+
+def interval_readings(schema: Schema, evidence: Evidence) -> dict[str, str]:
+    """Return the intervals that numbers of the evidence stand for, by column, such as {'age': '(35.5, 44.5]'}.
+
+    Left out are ranges, which consist of whole intervals, intervals named by their labels, and columns whose own numbers the
+    model knows. Raises SchemaError if a value is not a number.
+    """
+    readings = {}
+    for attribute in schema.attributes:
+        value = evidence.get(attribute.name)
+        if not attribute.cuts or attribute.distribution is not None or isinstance(value, Range | None):
+            continue
+        labels, code = attribute.unique_labels(), numeric_value_code(attribute)
+        values = value.none_of if isinstance(value, NoneOf) else value
+        several = values if isinstance(values, tuple | list | set | frozenset) else (values,)
+        codes = {code(one) for one in several if one is not None and one not in labels}
+        intervals = [labels[each] for each in sorted(codes) if each < len(labels)]
+        if intervals:
+            readings[attribute.name] = " or ".join(intervals)
+    return readings
 
 
 def is_circuit_query(query: Query) -> bool:
@@ -127,8 +160,8 @@ def _named(query: Query) -> str:
 # Of draws of parameters; graphs are drawn with the seed alone.
 PARAMETER_STREAM = 2
 DEPENDENT = (
-    "an average is exact for each graph, and in some graph columns that are given as ranges depend on each other: give a range of one "
-    "column, or ask the best graph (graph='best') for an answer from samples"
+    "ranges of several columns that depend on each other have no exact answer in some graphs: give a range of one column, or ask the "
+    "best graph (graph='best') for an answer from samples"
 )
 
 
@@ -161,7 +194,9 @@ def graph_averaged_answer(
     """
     if not isinstance(query, Marginal | Conditional | Moments) or (isinstance(query, Conditional) and query.joint):
         raise InvalidParameter(
-            "graph", query.kind, "only marginal, conditional (of single columns) and moments are averaged over graphs"
+            "graph",
+            query.kind,
+            because="only marginal, conditional (of single columns) and moments can be averaged over graphs",
         )
     query = replace(query, sampling=None)  # whose error an average would not tell
     drawn, coverage = model.graph_queries.graphs_of(average, pause)
@@ -181,7 +216,7 @@ def graph_averaged_answer(
         except ImpossibleEvidence:
             return _Values(-np.inf, np.empty(0))
         except DependentRanges as error:
-            raise InvalidParameter("graph", "average", DEPENDENT) from error
+            raise InvalidParameter("graph", "average", because=DEPENDENT) from error
         form[:] = form or [answer]
         return _in_arrays(answer)
 

@@ -17,7 +17,7 @@ class UnknownDialect(LearnerError, ValueError):
     """Raised for an unknown SQL dialect."""
 
     def __init__(self, dialect: str) -> None:
-        super().__init__(f"There is no dialect {dialect!r}. Choose one of {', '.join(DIALECTS)}.")
+        super().__init__(f"Unknown dialect {dialect!r}. Choose one of {', '.join(DIALECTS)}.")
         self.dialect = dialect
 
 
@@ -25,9 +25,7 @@ class UnwritableText(LearnerError, ValueError):
     """Raised for a name or value that has no SQL literal."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what!r} holds a zero character, which SQL cannot write. Replace the character and train again."
-        )
+        super().__init__(f"{what!r} contains a zero character, which SQL cannot express. Replace it and train again.")
         self.what = what
 
 

@@ -16,8 +16,8 @@ class UnsupportedColumn(LearnerError, ValueError):
 
     def __init__(self, column: str, arrow_type: str, kind: str) -> None:
         super().__init__(
-            f"Column {column!r} holds {arrow_type} in training, taken as {kind}, which SQL does not read the same everywhere. "
-            "Convert it to text or to numbers, and train again."
+            f"Column {column!r} had type {arrow_type} in training, read as {kind}, which differs between databases. Convert it to text "
+            "or numbers and train again."
         )
         self.column = column
 

@@ -41,8 +41,9 @@ class TooLargeForSQL(LearnerError, ValueError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what}. For DuckDB, name a file for the script (--out, path=): the table then goes into one of Parquet beside it. Or train with "
-            "fewer parents (a smaller k), fold rare values (max_values), or score with fewpass predict."
+            f"{what}. For DuckDB, write the script to a file (--out, path=): the table then goes into a Parquet file beside it. Or train with "
+            "fewer parents (a smaller k), fold rare values (max_values), or score with fewpass predict "
+            "(docs/limits.md#memory-time-and-size)."
         )
 
 
@@ -77,7 +78,7 @@ def sql_script(
     schema = model.schema
     if schema.n_classes > FEW_CLASSES:
         raise TooLargeForSQL(
-            f"The model has {schema.n_classes:,} classes, and SQL is written for {FEW_CLASSES} at most"
+            f"The model has {schema.n_classes:,} classes, but SQL export supports {FEW_CLASSES} at most"
         )
     names = [attribute.name for attribute in schema.attributes]
     for column in absent:
@@ -94,13 +95,11 @@ def sql_script(
     _check_names(spoken, "key", [*shown, *answers])
     _check_names(spoken, "dialect", list(dict.fromkeys([*key, *(names[i] for i in writable.used)])))
     if logs_path is not None and spoken.name != "duckdb":
-        raise InvalidParameter(
-            "dialect", spoken.name, "of these databases, DuckDB alone reads tables from Parquet files"
-        )
+        raise InvalidParameter("dialect", spoken.name, because="only DuckDB reads tables from Parquet files")
     n_cells, most = _n_cells(writable), MOST_CELLS if logs_path is None else MOST_CELLS_OF_FILE
     if n_cells > most:
         raise TooLargeForSQL(
-            f"The tables of the model have {n_cells:,} numbers, more than {most:,} that SQL is written for"
+            f"The tables of the model have {n_cells:,} numbers, more than the {most:,} that SQL export allows"
         )
     query = Query(spoken, schema.n_classes, name)
     source = add_table_row_answers(query, writable, quote_qualified_name(spoken, table), shown, absent)
@@ -149,10 +148,13 @@ def _check_names(dialect: Dialect, parameter: str, columns: Sequence[str]) -> No
         if column in names[:place]:
             both = f"{columns[names.index(column)]!r} and {columns[place]!r}"
             given = dialect.name if parameter == "dialect" else columns[place]
-            which = f"the columns {both} have one name in {dialect.name}"
+            which = f"the columns {both} have the same name in {dialect.name}"
             if column.startswith("probability_") and columns[names.index(column)].startswith("probability_"):
-                which += ", as the names of these classes differ in capitals alone. Rename one of them, or choose a dialect that tells them apart"
-            raise InvalidParameter(parameter, given, which)
+                which += (
+                    ", as the names of these classes differ in capitals only. Rename one of them, or choose a dialect that "
+                    "distinguishes capitals"
+                )
+            raise InvalidParameter(parameter, given, because=which)
 
 
 def _prediction(query: Query, schema: Schema) -> str:

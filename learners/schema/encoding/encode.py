@@ -50,7 +50,7 @@ def numeric_column_as_floats(column: pa.Array, name: str, arrow_type: str = "") 
     try:
         if arrow_type and pa.types.is_temporal(kind) and not _are_times(str(kind), arrow_type):
             raise SchemaError(
-                f"Column {name!r} holds {kind}, but {arrow_type} in training. Make the types agree.", name
+                f"Column {name!r} has type {kind}, but had {arrow_type} in training. Make the types agree.", name
             )
         if pa.types.is_date32(kind):
             return _read_only(pc.multiply(pc.cast(pc.cast(column, pa.int32()), pa.float64()), 86_400.0))
@@ -67,7 +67,7 @@ def numeric_column_as_floats(column: pa.Array, name: str, arrow_type: str = "") 
             or pa.types.is_floating(kind)
             or pa.types.is_decimal(kind)
         ):
-            raise SchemaError(f"Column {name!r} holds {kind}, but the model needs numbers there.", name)
+            raise SchemaError(f"Column {name!r} has type {kind}, but the model needs numbers.", name)
         numbers = _read_only(pc.cast(column, pa.float64(), safe=False))
     except pa.ArrowException as error:
         raise SchemaError(f"Column {name!r} cannot be read as numbers ({error}).", name) from error
@@ -166,8 +166,7 @@ class _NominalEncoder:
         if attribute.values and values.type != self.value_type:
             if {values.type, self.value_type} != {pa.bool_(), pa.int64()}:
                 raise SchemaError(
-                    f"Column {attribute.name!r} holds {kind} here, but {self.value_type} in training. "
-                    "Make the types agree.",
+                    f"Column {attribute.name!r} has type {kind} here, but had {self.value_type} in training. Make the types agree.",
                     attribute.name,
                 )
             values, domain = (pc.cast(side, pa.int64()) for side in (values, domain))
@@ -259,9 +258,11 @@ class Encoder:
             value = batch.column(batch.schema.names.index(self.schema.target))[row]
             known = ", ".join(map(repr, self.schema.class_values()[:MOST_NAMED]))
             known += ", …" if self.schema.n_classes > MOST_NAMED else ""
-            what = f"{scalar_message_text(value)}, which is none of the model's ({known})" if value.is_valid else "null"
+            what = (
+                f"{scalar_message_text(value)}, which the model does not know ({known})" if value.is_valid else "null"
+            )
             option = columns_flag({self.schema.target: {"null_class": "drop"}})
-            remedy = "train with them" if value.is_valid else f"say that they are left out: {option}"
+            remedy = "train with them" if value.is_valid else f"leave them out: {option}"
             raise SchemaError(
                 f"The class {self.schema.target!r} of a row is {what}. Remove such rows, or {remedy}.",
                 self.schema.target,
@@ -290,7 +291,7 @@ class Encoder:
             row = int(np.argmax(x[i] >= self.schema.domain_sizes[i]))
             value = scalar_message_text(batch.column(batch.schema.names.index(name))[row])
             raise SchemaError(
-                f"{where}: column {name!r} holds {value}, which the given schema does not know. Fit the schema again.",
+                f"{where}: column {name!r} holds {value}, which the given schema does not have. Infer the schema again.",
                 name,
             )
         return Chunk(x, y, self.numbers(batch))
@@ -330,7 +331,7 @@ def encode(
     """
     if not isinstance(batch, pa.RecordBatch | pa.Table) or not isinstance(schema, Schema):
         kinds = f"{type(batch).__name__}, {type(schema).__name__}"
-        raise InvalidParameter("batch, schema", kinds, "give a RecordBatch or a Table, and a Schema")
+        raise InvalidParameter("batch, schema", kinds, "a RecordBatch or a Table, and a Schema")
     encoder = cached_schema_encoder(schema)
     with_class = with_class and schema.target is not None and schema.target in batch.schema.names
     batches = batch.to_batches() if isinstance(batch, pa.Table) else [batch]

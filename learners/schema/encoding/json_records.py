@@ -172,7 +172,8 @@ def _refused(text: str) -> float:
     raise ValueError(text)
 
 
-def _numeric_value_code(attribute: Attribute) -> Callable[[object], int]:
+def numeric_value_code(attribute: Attribute) -> Callable[[object], int]:
+    """Return a function that gives the code of a number, as text, number or time, by the intervals of a column."""
     offset, missing, cuts = attribute.first_code, attribute.missing_code, list(attribute.cuts)
     number_of, most = json_number_reader(attribute), LAST_SECOND if attribute.is_time else EXACT
 
@@ -219,7 +220,7 @@ def json_value_encoders(schema: Schema) -> list[tuple[str, Callable[[object], in
 
 
 def _value_code(attribute: Attribute) -> Callable[[object], int]:
-    return (_nominal_value_code if attribute.kind == "nominal" else _numeric_value_code)(attribute)
+    return (_nominal_value_code if attribute.kind == "nominal" else numeric_value_code)(attribute)
 
 
 def encode_json_records(records: Sequence[Mapping[str, object]], schema: Schema) -> Chunk:
@@ -296,7 +297,7 @@ def encode_json_columns(columns: Mapping[str, Sequence[object]], schema: Schema)
 def check_is_record(record: object) -> None:
     """Refuse a record that is no mapping (InvalidParameter)."""
     if record.__class__ is not dict and not isinstance(record, Mapping):
-        raise InvalidParameter("record", type(record).__name__, "give a mapping, such as {'name': value}")
+        raise InvalidParameter("record", type(record).__name__, "a mapping, such as {'name': value}")
 
 
 def json_record_encoder(schema: Schema) -> Callable[[Mapping[str, object]], list[int]]:

@@ -197,7 +197,7 @@ def compare_versions_screen(request: Request) -> JSONObject:
 def _version(workspace: Workspace, name: str, text: str | None) -> ModelVersion:
     if not text:
         raise InvalidRequest(
-            "Say which versions to compare, such as ?left=1&right=2; or of another model, such as ?left=1&right=other@champion.",
+            "Name the versions to compare, such as ?left=1&right=2, or one of another model, such as ?left=1&right=other@champion.",
             field="left",
         )
     return product.find_version(workspace, f"{name}@{text}" if text.isdecimal() else text)

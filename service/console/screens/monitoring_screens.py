@@ -100,7 +100,9 @@ def parse_until_parameter(text: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidRequest(f"until={text!r} is not a moment. Write it like 2026-01-31T12:00:00+00:00.") from error
+        raise InvalidRequest(
+            f"until={text!r} is not a timestamp. Use a form such as 2026-01-31T12:00:00+00:00."
+        ) from error
 
 
 def _predicted(workspace: Workspace, reference: str, window: str, until: datetime | None) -> JSONObject | None:

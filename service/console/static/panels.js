@@ -132,7 +132,7 @@ export function surprisePanel(answer, nEvidence) {
   if (!told) return put("p-surprise", whyNot(answer.absent.posterior));
   if (told.surprise === null) return put("p-surprise", whyNot("The evidence is impossible to this model."));
   if (!nEvidence) return put("p-surprise", whyNot("Suppose something to see how rare it is."));
-  put("p-surprise", el("p", {}, "The model holds what is supposed to be this rare: ", el("strong", {}, rarity(told)), "."));
+  put("p-surprise", el("p", {}, "Probability of the evidence: ", el("strong", {}, rarity(told)), "."));
 }
 
 export function completionPanel(answer, onTake, wordsOf, onMore) {

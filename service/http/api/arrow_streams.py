@@ -113,7 +113,7 @@ class QuickStreams:
         known = self.schemas.get(message)
         if known is None:
             if _is_swapped(message):
-                raise pa.ArrowNotImplementedError("Arrow turns the bytes of numbers round in whole streams only.")
+                raise pa.ArrowNotImplementedError("Send the stream in little-endian byte order.")
             schema = pa.ipc.read_schema(pa.py_buffer(message))
             known = schema, tuple(schema.names)
             if len(message) <= MAX_SCHEMA_BYTES:

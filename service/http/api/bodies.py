@@ -31,8 +31,8 @@ class InFlight:
         with self._lock:
             if n_bytes > 0 and self.n_bytes + n_bytes > self.max_bytes:
                 raise Overloaded(
-                    f"The requests that this server is answering hold {self.n_bytes:,} bytes, and this one would take "
-                    f"{n_bytes:,} more than the {self.max_bytes:,} for all (FEWPASS_MAX_IN_FLIGHT_BYTES). Try again in a moment.",
+                    f"The requests in progress hold {self.n_bytes:,} bytes; {n_bytes:,} more would exceed the limit of "
+                    f"{self.max_bytes:,} (FEWPASS_MAX_IN_FLIGHT_BYTES). Try again in a moment.",
                     max_in_flight_bytes=self.max_bytes,
                 )
             self.n_bytes += n_bytes
@@ -71,7 +71,7 @@ def check_content_encoding(scope: Scope) -> None:
     """Refuse a compressed body (UnsupportedMediaType)."""
     encoding = scope["fewpass.headers"].get(b"content-encoding", b"").decode("latin-1").strip()
     if encoding.lower() not in ("", "identity"):
-        raise UnsupportedMediaType(f"Content-Encoding {encoding[:80]!r} is not read here. Send the body as it is.")
+        raise UnsupportedMediaType(f"Content-Encoding {encoding[:80]!r} is not supported. Send the body uncompressed.")
 
 
 def content_length(scope: Scope) -> int | None:
@@ -84,7 +84,7 @@ async def read_body(receive: Receive, length: int | None, max_bytes: int, hold: 
     possible.
     """
     if length is not None and length > max_bytes:
-        raise BodyTooLarge(f"The body has {length} bytes; at most {max_bytes} are read.", max_bytes=max_bytes)
+        raise BodyTooLarge(f"The body has {length} bytes; the limit is {max_bytes}.", max_bytes=max_bytes)
     parts: list[bytes] = []
     n_bytes, is_more = 0, True
     while is_more:

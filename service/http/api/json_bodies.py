@@ -46,7 +46,7 @@ def check_json_size(body: bytes, max_bytes: int, *, is_shaped: bool = False) -> 
     most_values = min(MOST_VALUES, max_bytes // VALUE_BYTES) if is_shaped else max_bytes // VALUE_BYTES
     if n_values > most_values:
         raise BodyTooLarge(
-            f"The body has {n_values:,} values; at most {most_values:,} are read here. Send fewer at once.",
+            f"The body has {n_values:,} values; the limit is {most_values:,}. Send fewer at once.",
             max_values=most_values,
         )
     return n_bytes
@@ -56,7 +56,7 @@ def check_decoded_size(n_bytes: int, max_bytes: int) -> None:
     """Refuse a body that takes more than `max_bytes` decoded (BodyTooLarge)."""
     if n_bytes > max_bytes:
         raise BodyTooLarge(
-            f"The body would take {n_bytes:,} bytes decoded; at most {max_bytes:,} are (FEWPASS_MAX_DECODED_BYTES). Send fewer "
+            f"The decoded body would take {n_bytes:,} bytes; the limit is {max_bytes:,} (FEWPASS_MAX_DECODED_BYTES). Send fewer "
             "rows at once.",
             max_decoded_bytes=max_bytes,
         )
@@ -67,8 +67,8 @@ MOST_READ_AGAIN = 1 << 16
 MOST_OF_NAME = 80
 IN_RECORD = re.compile(r"\$\.(\w+)\[(\d+)\]\[\.\.\.\]")
 MAYBE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-TOO_DEEP = f"The body is nested too deeply: lists and objects may stand in each other {MOST_NESTED} deep."
-HALF_A_CHARACTER = "The body escapes half of a character (\\ud800 to \\udfff without its other half), which is no text."
+TOO_DEEP = f"The body is nested too deeply: the limit is {MOST_NESTED} levels."
+HALF_A_CHARACTER = "The body contains an unpaired surrogate (\\ud800 to \\udfff), which is not valid text."
 
 
 def check_json_structure(body: bytes) -> None:
@@ -147,7 +147,7 @@ def overlong_json_integer_text(body: bytes) -> str:
     while left:
         place, value = left.pop()
         if value is too_long:
-            return f"{place}: is a whole number of more than {most:,} digits"
+            return f"{place}: is a whole number with more than {most:,} digits"
         members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         left += [(f"{place}.{name}", member) for name, member in members]
     return ""
@@ -156,7 +156,7 @@ def overlong_json_integer_text(body: bytes) -> str:
 def invalid_json_hint(body: bytes) -> str:
     """Return a hint at what may be wrong with a body that is not JSON."""
     if body.startswith(b"\x1f\x8b"):
-        return " It is compressed with gzip: send it as it is."
+        return " It is compressed by gzip: send it uncompressed."
     return " Write null for NaN and infinities." if b"NaN" in body or b"Infinity" in body else ""
 
 

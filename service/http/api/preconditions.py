@@ -45,18 +45,21 @@ class Preconditions:
     def check_is_new(self, thing: str, *, exists: bool) -> None:
         """Raise PreconditionFailed if the object exists and the request creates it only with `If-None-Match: *`."""
         if exists and self.if_none_match is not None:
-            raise PreconditionFailed(f"{thing} exists already, and the request says If-None-Match: *. Nothing changed.")
+            raise PreconditionFailed(
+                f"{thing} already exists, but the request has If-None-Match: *. Nothing was changed."
+            )
 
     def check_matches(self, thing: str, tag: str | None) -> None:
         """Raise PreconditionFailed unless `If-Match` is absent or names the ETag of the present state; None if there is no object."""
         if self.if_match is None:
             return
         if tag is None:
-            raise PreconditionFailed(f"{thing} does not exist, and the request says If-Match. Nothing changed.")
+            raise PreconditionFailed(f"{thing} does not exist, but the request has If-Match. Nothing was changed.")
         tags = [one.strip() for one in self.if_match.split(",")]
         if tags != ["*"] and tag not in tags:
             raise PreconditionFailed(
-                f"{thing} changed after you read it; nothing changed now. Read it again: its ETag is {tag}.", etag=tag
+                f"{thing} changed after you read it, so nothing was changed. Read it again: its ETag is {tag}.",
+                etag=tag,
             )
 
 
@@ -75,7 +78,7 @@ def preconditions(
             'If-Match is the ETag of an answer, with its quotes, such as "5f1e…", or *.', field="If-Match"
         )
     if if_none_match is not None and if_none_match.strip() != "*":
-        raise InvalidRequest("If-None-Match can be * alone here.", field="If-None-Match")
+        raise InvalidRequest("If-None-Match must be *.", field="If-None-Match")
     return Preconditions(if_match, if_none_match)
 
 

@@ -101,7 +101,7 @@ class Threads:
 
         def work() -> Answer:
             if not begun.acquire(blocking=False):
-                raise Cancelled("The client has gone away.")
+                raise Cancelled("The client has disconnected.")
             try:
                 check_still_asked()
                 return function(*arguments)
@@ -191,7 +191,7 @@ async def write_body_to_file(request: Request, path: Path, max_bytes: int) -> in
             n_bytes = max(n_bytes, file.tell() + len(chunk))
             if n_bytes > max_bytes:
                 raise BodyTooLarge(
-                    f"The file has {n_bytes} bytes or more; at most {max_bytes} are taken.", max_bytes=max_bytes
+                    f"The file has {n_bytes} bytes or more; the limit is {max_bytes}.", max_bytes=max_bytes
                 )
             file.write(chunk)
         return file.tell()

@@ -92,9 +92,9 @@ def check_uri_secrets(uris: Sequence[str]) -> None:
         shown = redact_uri_secrets(uri)
         if shown != uri:
             raise InvalidRequest(
-                f"{shown} carries a secret, which everybody who may read jobs and models would see. Put the URI of its "
-                "folder into FEWPASS_CREDENTIALS_NAME of the server (or a file that holds it into "
-                "FEWPASS_CREDENTIALS_NAME_FILE), and ask for credentials://name/file.parquet.",
+                f"{shown} contains a secret, which everyone who may read jobs and models would see. Put the URI of its folder into "
+                "FEWPASS_CREDENTIALS_NAME of the server (or a file that holds it into "
+                "FEWPASS_CREDENTIALS_NAME_FILE), and use credentials://name/file.parquet.",
                 field="uris",
             )
 
@@ -105,14 +105,13 @@ def check_uri_length(uri: str) -> None:
     most = MOST_QUERY_LENGTH if is_query else MOST_URI_LENGTH
     if len(uri) > most:
         raise InvalidRequest(
-            f"A URI has {len(uri):,} characters ({uri[:60]}…); at most {most:,} are read. Name a folder or a shorter pattern.",
+            f"A URI has {len(uri):,} characters ({uri[:60]}…); the limit is {most:,}. Name a folder or a shorter pattern.",
             field="uris",
         )
     part = "" if is_query else max(uri.split("/"), key=len)
     if len(part) > MOST_PART_LENGTH and any(mark in part for mark in WILDCARDS):
         raise InvalidRequest(
-            f"A part of a pattern has {len(part):,} characters ({part[:60]}…); at most {MOST_PART_LENGTH} can match a name. "
-            "Write a shorter pattern.",
+            f"A part of a pattern has {len(part):,} characters ({part[:60]}…); the limit is {MOST_PART_LENGTH}. Write a shorter pattern.",
             field="uris",
         )
 
@@ -122,8 +121,8 @@ def check_stored_size(request: BaseModel) -> None:
     n_bytes = len(request.model_dump_json())
     if n_bytes > MOST_STORED_BYTES:
         raise InvalidRequest(
-            f"The request has {n_bytes:,} bytes; at most {MOST_STORED_BYTES:,} are stored. Name a folder or a pattern in place of "
-            "single files, and leave out columns of which nothing is to be said.",
+            f"The request has {n_bytes:,} bytes; the limit is {MOST_STORED_BYTES:,}. Name a folder or a pattern instead of single files, "
+            "and leave out columns without settings.",
             max_bytes=MOST_STORED_BYTES,
         )
 
@@ -137,7 +136,7 @@ def file_uri_to_path(uri: str) -> str:
         return uri
     parts = urlsplit(uri)
     if parts.netloc.lower() not in {"", "localhost"} or parts.query or parts.fragment:
-        raise OutsideRoots(f"{uri} is not a file of this machine. Write file:///path, or the path itself.", uri=uri)
+        raise OutsideRoots(f"{uri} is not a file of this machine. Write file:///path, or just the path.", uri=uri)
     return url2pathname(parts.path)
 
 
@@ -153,7 +152,7 @@ def resolve_data_path(uri: str) -> str:
     try:
         return uri if "://" in uri else str(Path(uri).resolve())
     except (OSError, RuntimeError) as error:  # before Python 3.13 a loop is the latter
-        raise OutsideRoots(f"{uri} cannot be opened: its links form a circle.", uri=uri) from error
+        raise OutsideRoots(f"{uri} cannot be opened: its symbolic links form a cycle.", uri=uri) from error
 
 
 def learner_parameter_files(parameters: JSONMapping) -> list[str]:
@@ -198,8 +197,8 @@ class RootRule:
         """Refuse a path or URI that may not be read (OutsideRoots)."""
         if self.is_closed:
             raise OutsideRoots(
-                "This server may not read any data set yet: set FEWPASS_DATA_ROOTS to the folders or URI prefixes, "
-                "as in FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
+                "This server may not read any data yet: set FEWPASS_DATA_ROOTS to folders or URI prefixes, such as "
+                "FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
             )
         if "\0" in uri or not uri:
             raise OutsideRoots(f"{uri!r} is not a path.", uri=uri)
@@ -269,7 +268,7 @@ def parse_database_uri(uri: str) -> DatabaseQuery:
     check_uri_secrets([uri])
     match = _QUESTION.search(uri)
     if match is None or not (text := uri[match.end() :].strip()):
-        raise SourceError(uri, "asks for nothing. End it with ?table=NAME or ?query=SELECT ….")
+        raise SourceError(uri, "names no table or query. End it with ?table=NAME or ?query=SELECT ….")
     kind, base = match[1].lower(), uri[: match.start()]
     text = text if " " in text else unquote(text)
     sql = text if kind == "query" else f"SELECT * FROM {'.'.join(map(quote_sql_identifier, text.split('.')))}"
@@ -280,7 +279,7 @@ def parse_database_uri(uri: str) -> DatabaseQuery:
         shown = f"duckdb://{path}?{kind}={text}" if place == base else f"{base}?{kind}={text}"
         return DatabaseQuery(shown, str(path), sql, True)
     if scheme not in _POSTGRES:
-        raise SourceError(uri, "is no database: its credentials hold neither duckdb:// nor postgresql://.")
+        raise SourceError(uri, "is not a database: its credentials contain neither duckdb:// nor postgresql://.")
     return DatabaseQuery(f"{base}{match[0][0]}{kind}={text}", place, sql, False)
 
 
@@ -308,7 +307,7 @@ def _written(workspace: Workspace, query: DatabaseQuery) -> Path:
     except UnreadableDatabase as error:
         raise SourceError(query.uri, f"cannot be read ({query.reason(error)}).") from error
     except (pa.ArrowException, NotImplementedError) as error:
-        reason = f"its rows cannot be kept ({query.reason(error)}). Leave that column out of the query, or CAST it."
+        reason = f"its rows cannot be stored ({query.reason(error)}). Leave that column out of the query, or CAST it."
         raise SourceError(query.uri, reason) from error
     return path
 

@@ -72,7 +72,8 @@ def dataset_schema(workspace: Workspace, name: str) -> JSONObject:
     text = dataset_definitions.get_dataset(workspace.control, name).schema_json
     if text is None:
         raise InvalidRequest(
-            f"The schema of data set {name!r} is not known yet: submit a job of kind 'schema', or train.", dataset=name
+            f"The schema of data set {name!r} has not been inferred yet: submit a job of kind 'schema', or train.",
+            dataset=name,
         )
     return dict(json.loads(text))
 

@@ -119,7 +119,7 @@ class Ledger:
             document = parse_checked_json(path, text)
             return Schema.from_json(str(document["schema"]) if isinstance(document.get("schema"), str) else text)
         except CorruptFile as error:
-            reason = "the schema of the last training is not what was written. Train once without update."
+            reason = "the schema of the last training has changed since it was written. Train once without update."
             raise CorruptFile(path, reason) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = f"the schema of the last training cannot be read ({error}). Train once without update."

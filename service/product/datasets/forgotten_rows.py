@@ -67,8 +67,8 @@ def check_forgetting_rules(forgotten: Forgotten, name: str, source: Source) -> N
         for column in RowPredicate(rule.where).columns:
             if column not in source.arrow_schema.names:
                 raise Conflict(
-                    f"Rows were forgotten under the name {name!r} ({rule.where}), and these files have no column {column!r}: "
-                    "give them another name.",
+                    f"Rows were forgotten under the name {name!r} ({rule.where}), but these files have no column {column!r}: use another "
+                    "name for them.",
                     name=name,
                 )
 
@@ -184,7 +184,7 @@ def read_forgetting_rules(workspace: Workspace, path: Path) -> Forgotten:
         shown = "; ".join(sorted(lost)[:SHOWN]) + (f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else "")
         raise CorruptFile(
             path,
-            f"it lacks rules of forgotten rows ({shown}), and those rows would be learned again. Restore the file from a "
+            f"it lacks rules of forgotten rows ({shown}), so those rows would be learned again. Restore the file from a "
             "backup, forget the same rows once more, or have an administrator withdraw the rules (fewpass forget --withdraw).",
         )
     return forgotten
@@ -219,4 +219,4 @@ def check_condition_columns(predicate: RowPredicate, names: Sequence[str]) -> No
     for column in predicate.columns:
         if column not in names:
             named = names_with_suggestions([column], names)
-            raise InvalidRequest(f"The condition names a column that is not in the data: {named}.", field="where")
+            raise InvalidRequest(f"The condition names a column that the data does not have: {named}.", field="where")

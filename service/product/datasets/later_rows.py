@@ -74,12 +74,12 @@ class KeptBack:
         if self.by == "time":
             return [
                 f"Later rows are predicted worse than rows at random ({losses}), so the model is measured on the newest ones by "
-                f"{self.column!r} (after {self.until}); --holdout-by random measures on rows at random.{self._not_learned()}"
+                f"{self.column!r} (after {self.until}); use --holdout-by random to evaluate on random rows.{self._not_learned()}"
             ]
-        decided = f", and decide whether {self.goes_on!r}, which grows with them, is learned" if self.goes_on else ""
+        decided = f", and decide whether {self.goes_on!r}, which grows with them, is used" if self.goes_on else ""
         return [
-            f"The last rows, as they are given, are predicted worse ({losses}){decided}: rows to come may be like them. --holdout-by "
-            "order measures on the last ones."
+            f"The last rows, as they are given, are predicted worse ({losses}){decided}: future rows may be like them. Use --holdout-by "
+            "order to evaluate on the last rows."
         ]
 
 
@@ -143,7 +143,7 @@ def choose_kept_back(
     names = _time_columns(chosen.source, request, target, overrides)
     if request.holdout_by == "time" and not names:
         raise InvalidRequest(
-            "No column holds dates or timestamps: keep back the last rows with --holdout-by order (holdout_by), or any with random.",
+            "No column has dates or timestamps: use --holdout-by order to keep back the last rows, or random.",
             field="holdout_by",
         )
     if request.holdout_by == "auto" and (n_rows < FEWEST or target not in chosen.source.learnable()):

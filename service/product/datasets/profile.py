@@ -26,6 +26,8 @@ SAMPLE_ROWS = 5_000
 SHOWN_ROWS = 10
 MOST_COLUMNS = 100
 N_BINS = 12
+MOST_LABELS = 20  # values of a histogram that are shown by themselves; the others are one bar
+MOST_FILES = 50  # that rows are read from, spread evenly
 
 
 def dataset_profile(workspace: Workspace, name: str, target: str | None = None, search: str = "") -> JSONObject:
@@ -49,7 +51,7 @@ def _profile(workspace: Workspace, name: str, target: str | None, search: str) -
     if target is not None and target not in source.arrow_schema.names:
         raise UnknownColumn(target, source.arrow_schema.names)
     rules = forgetting_rules_of_files(workspace, source, workspace.layout.dataset_directory(name) / RULES).rules()
-    table = pa.Table.from_batches(_first(source.thinned(SAMPLE_ROWS), [RowPredicate(rule.where) for rule in rules]))
+    table = pa.Table.from_batches(_spread(source, [RowPredicate(rule.where) for rule in rules]))
     if not table.num_rows:
         raise EmptyData(f"Data set {name!r} has no rows.")
     if target is not None and len(table[target].unique()) < 2:  # one class: there is nothing to compare
@@ -63,6 +65,7 @@ def _profile(workspace: Workspace, name: str, target: str | None, search: str) -
         np.zeros(rows.num_rows, np.int64) if target is None else nonnull_class_codes(rows, schema).astype(np.int64)
     )
     codes = encode(rows, schema, with_class=False).x
+    by_share = np.argsort(-np.bincount(of_class, minlength=schema.n_classes)[: schema.n_classes], kind="stable")
     matches = [i for i, attribute in enumerate(schema.attributes) if search in attribute.name.lower()]
     return {
         "dataset": name,
@@ -76,16 +79,23 @@ def _profile(workspace: Workspace, name: str, target: str | None, search: str) -
             ]
             for row in rows.select(rows.schema.names[:MOST_COLUMNS]).slice(0, SHOWN_ROWS).to_pylist()
         ],
-        "classes": list(schema.classes) if target is not None else ["all rows"],
-        "columns": [
-            _column(schema.attributes[i], rows, codes[i], of_class, schema.n_classes) for i in matches[:MOST_COLUMNS]
-        ],
+        "classes": [schema.classes[k] for k in by_share] if target is not None else ["all rows"],
+        "columns": [_column(schema.attributes[i], rows, codes[i], of_class, by_share) for i in matches[:MOST_COLUMNS]],
         "n_columns": len(matches),
         "left_out": [{"name": each.name, "reason": each.reason} for each in schema.left_out],
     }
 
 
-def _first(source: Source, rules: list[RowPredicate]) -> Iterator[pa.RecordBatch]:
+def _spread(source: Source, rules: list[RowPredicate]) -> Iterator[pa.RecordBatch]:
+    """Yield about as many rows from each of at most `MOST_FILES` files, spread evenly, without forgotten rows."""
+    files = [index for index, file in enumerate(source.files) if file.n_rows] or [0]
+    chosen = [files[place] for place in np.unique(np.linspace(0, len(files) - 1, MOST_FILES).round().astype(int))]
+    most = -(-SAMPLE_ROWS // len(chosen))
+    for index in chosen:
+        yield from _first(source.only({index}).thinned(most), rules, most)
+
+
+def _first(source: Source, rules: list[RowPredicate], most: int) -> Iterator[pa.RecordBatch]:
     """Yield batches without forgotten rows until there are enough rows, at least one batch."""
     n_rows = 0
     for batch in source.batches():
@@ -93,17 +103,17 @@ def _first(source: Source, rules: list[RowPredicate]) -> Iterator[pa.RecordBatch
         for rule in rules:
             keep &= ~rule.mask(batch.select(list(rule.columns)))
         rows = batch.filter(pa.array(keep))
-        yield rows.slice(0, SAMPLE_ROWS - n_rows)
+        yield rows.slice(0, most - n_rows)
         n_rows += rows.num_rows
-        if n_rows >= SAMPLE_ROWS:
+        if n_rows >= most:
             return
 
 
 def _column(
-    attribute: Attribute, rows: pa.RecordBatch, codes: np.ndarray, of_class: np.ndarray, n_classes: int
+    attribute: Attribute, rows: pa.RecordBatch, codes: np.ndarray, of_class: np.ndarray, by_share: np.ndarray
 ) -> JSONObject:
-    """Return the histogram of a column by class: numbers in bins of equal width, other values as a model would learn
-    them.
+    """Return the histogram of a column by class, in the order `by_share`: numbers in bins of equal width, the most
+    frequent other values, and the rest of them as one.
     """
     column = rows.column(attribute.name)
     missing = pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False)
@@ -111,16 +121,21 @@ def _column(
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         numbers = column.to_numpy(zero_copy_only=False).astype(np.float64)
         labels, places = _bins(numbers, np.isfinite(numbers) & ~missing)
-    counts = np.zeros((n_classes + 1, len(labels)), np.int64)
+    counts = np.zeros((by_share.size + 1, len(labels)), np.int64)
     np.add.at(counts, (of_class, places), 1)
     used = np.flatnonzero(counts.any(axis=0))  # of what no row has, nothing is shown
+    rest: dict[str, np.ndarray] = {}
+    if used.size > MOST_LABELS + 1:
+        frequent = used[np.argsort(-counts[:, used].sum(axis=0), kind="stable")]
+        used, others = frequent[:MOST_LABELS], frequent[MOST_LABELS:]
+        rest = {f"{others.size:,} others": counts[by_share][:, others].sum(axis=1)}
     return {
         "name": attribute.name,
         "kind": attribute.kind,
         "type": attribute.arrow_type,
         "missing": float(missing.mean()),
-        "labels": [labels[place] for place in used],
-        "counts": counts[:n_classes, used].tolist(),
+        "labels": [*(labels[place] for place in used), *rest],
+        "counts": np.column_stack([counts[by_share][:, used], *rest.values()]).tolist(),
     }
 
 

@@ -119,15 +119,13 @@ def dataset_upload_path(workspace: Workspace, name: str, file: str) -> Path:
     checked_resource_name("dataset", name)
     if not FILE.fullmatch(file):
         raise InvalidRequest(
-            f"{file!r} is no name for a file here: use letters, digits, '.', '_', '-' and spaces, at most 128, and begin with a "
-            "letter or digit.",
+            f"{file!r} is not a valid file name: use letters, digits, '.', '_', '-' and spaces, at most 128, and start with a letter or digit.",
             field="file",
         )
     folder, settings = upload_folder(workspace), workspace.settings
     if folder is None:
         raise InvalidRequest(
-            "There is no folder for uploaded files: FEWPASS_DATA_ROOTS names none on this machine. Add one, "
-            "as in FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
+            "Uploaded files have no folder: FEWPASS_DATA_ROOTS names none on this machine. Add one, such as FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
         )
     place = folder / name / file
     check_data_roots([str(place)], settings)

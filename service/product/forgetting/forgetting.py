@@ -110,8 +110,7 @@ def mark_forgotten_rows(workspace: Workspace, run: Run) -> JSONObject:
         return head | {"served": served, "holding": list(holding), "prices": prices}
     if n_by_file and sum(n_by_file.values()) == source.n_rows:
         raise InvalidRequest(
-            "The condition matches every row, so no rows would be left to train on. Narrow it; or delete the models and "
-            "their data.",
+            "The condition matches every row, so none would be left to train on. Narrow it, or delete the models and their data.",
             field="where",
         )
     save_forgetting_rules(workspace, forgotten)
@@ -267,8 +266,7 @@ def _request_of(version: ModelVersion) -> JSONObject:
         return TrainRequest(**json.loads(text or "")).model_dump()
     except (ValueError, TypeError, ValidationError) as error:
         raise InvalidRequest(
-            f"{version.name}@{version.version} does not record how it was trained, or in a form of an earlier release. "
-            "Train it again.",
+            f"{version.name}@{version.version} does not record how it was trained, or an earlier release recorded it. Train it again.",
             field="model",
         ) from error
 
@@ -286,7 +284,8 @@ def _training_on_files(version: ModelVersion) -> JSONObject:
     request = _request_of(version)
     if request["uris"] is None:
         raise InvalidRequest(
-            f"{version.name} was trained on the data set {request['dataset']!r}: forget rows of that.", field="model"
+            f"{version.name} was trained on the data set {request['dataset']!r}: forget rows of that data set.",
+            field="model",
         )
     return request
 
@@ -394,7 +393,7 @@ def withdraw_forgetting_rule(
     NotFound, CorruptFile or Unwritable.
     """
     if not reason.strip():
-        raise InvalidRequest("Say why: the reason is kept with the rule.", field="reason")
+        raise InvalidRequest("Give a reason, which is kept with the rule.", field="reason")
     layout, known = workspace.layout, rule_conditions_by_path(workspace.control)
     places = {"dataset": layout.dataset_directory(name) / RULES, "model": layout.model_directory(name) / DATA / RULES}
     condition, done = where.strip(), None
@@ -412,7 +411,7 @@ def withdraw_forgetting_rule(
     if done is None:
         _check_exists(workspace, name, kind, has_rules=bool(standing))
         words = "; ".join(sorted(standing)) or "none"
-        raise InvalidRequest(f"No such rule stands under the name {name!r}. Its rules: {words}.", field="where")
+        raise InvalidRequest(f"The name {name!r} has no such rule. Its rules: {words}.", field="where")
     return {**done, "still_under": _names_with(workspace, condition)}
 
 

@@ -175,7 +175,7 @@ def receipts_public_key(workspace: Workspace) -> bytes:
     key = Receipts(workspace.layout.root).public_key()
     if key is None:
         raise InvalidRequest(
-            "This workspace has signed no receipt yet, so it has no key. Name the public key of the other with --key.",
+            "This workspace has signed no receipt yet, so it has no key. Pass the public key of the other workspace with --key.",
             field="public_key",
         )
     return key
@@ -206,4 +206,4 @@ def check_receipt_condition(workspace: Workspace, content: JSONObject, where: st
     """Check that a verified receipt of this workspace is of a condition (InvalidReceipt, InvalidPredicate)."""
     expected = Receipts(workspace.layout.root).condition_hmac(RowPredicate(where).text)
     if not hmac.compare_digest(expected, str(content["condition_hmac_sha256"])):
-        raise InvalidReceipt("The receipt is whole, but of another condition, or of another workspace.")
+        raise InvalidReceipt("The receipt is valid, but for another condition or another workspace.")

@@ -116,7 +116,7 @@ def write_density_scores(
         if name not in source.arrow_schema.names:
             raise UnknownColumn(name, source.arrow_schema.names)
         if name in (LOG_LIKELIHOOD, RANK) or list(keep).count(name) > 1:
-            raise InvalidRequest(f"The column {name!r} to keep would be written twice: leave it out.", column=name)
+            raise InvalidRequest(f"The column {name!r} would be written twice: remove it from --keep.", column=name)
     for absence in absent_column_warnings(model, source):
         warn(absence)
     read = [name for name in model.schema.columns if name in source.arrow_schema.names]
@@ -188,15 +188,15 @@ class Filling:
 
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
-            raise InvalidParameter("how", self.how, f"use one of {', '.join(get_args(How))}")
+            raise InvalidParameter("how", self.how, f"one of {', '.join(get_args(How))}")
         if not 1 <= self.draws <= MAX_DRAWS:
-            raise InvalidParameter("draws", self.draws, f"use 1 to {MAX_DRAWS:,}")
+            raise InvalidParameter("draws", self.draws, f"1 to {MAX_DRAWS:,}")
         if self.draws > 1 and self.how != "draw":
             raise InvalidParameter(
-                "draws", self.draws, "use more than one only with how=draw: modes and means are always the same"
+                "draws", self.draws, because="several draws need how=draw: modes and means are always the same"
             )
         if not 0 <= self.seed < 1 << 63:
-            raise InvalidParameter("seed", self.seed, "use a whole number from 0 to 2^63 - 1")
+            raise InvalidParameter("seed", self.seed, "a whole number from 0 to 2^63 - 1")
 
 
 @dataclass
@@ -295,8 +295,8 @@ def write_imputed_rows(
     for v in variables:
         if is_binned_variable(model.columns, v):
             warn(
-                f"Column {model.columns.names[v]!r} was cut into intervals: its cells get the middle of one. Train a "
-                "circuit (learner spn) with leaves=gaussian for numbers of its own."
+                f"Column {model.columns.names[v]!r} was cut into intervals, so its cells get the midpoint of an interval. For exact "
+                "numbers, train a circuit (learner spn) with leaves=gaussian."
             )
     counts = Filled()
 

@@ -153,7 +153,7 @@ def evaluate_versions(
     for reference in references:
         version = load_served_model(workspace, reference)
         if version.schema.target is None:
-            raise InvalidRequest(f"{reference} predicts no class: evaluate it alone.", field="model")
+            raise InvalidRequest(f"{reference} predicts no class: evaluate it separately.", field="model")
         rows = apply_schema_null_class(
             open_data_source(workspace, uris, is_remote=False, columns=columns, schema=version.schema), version.schema
         )

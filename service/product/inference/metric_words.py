@@ -2,6 +2,7 @@
 
 import re
 
+from learners.wording import points_text
 from service.requests.json_values import JSONMapping
 
 METRIC_WORDS = {
@@ -55,9 +56,4 @@ def largest_rate_change_words(column: JSONMapping) -> str:
     if not changed:
         return ""
     kind, points = max(changed, key=lambda one: abs(one[1]))
-    return f"{RATE_WORDS.get(kind, kind)} {points:+.2g} points"
-
-
-def count_with_noun(n: int, noun: str) -> str:
-    """Format a count with its noun: "1 row", "2 rows"."""
-    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+    return f"{RATE_WORDS.get(kind, kind)} {points_text(points)} points"

@@ -16,7 +16,7 @@ from learners.errors import LearnerError
 from learners.models.estimation import Average, Sampling
 from learners.models.evidence import Given
 from learners.models.model import Model
-from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
+from learners.models.query import AnyQuery, Map, Moments, Query, Sample, StructureQuery, Surprise
 from learners.orders.queries.queries import n_graphs_to_draw
 from learners.orders.queries.queries import structure_answer_size as structures_size
 from learners.registry.kind import NoCircuit
@@ -72,7 +72,8 @@ def joint_queries(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
     answers_structures = kind_of(model).can("structures")
     for query in queries:
         if isinstance(query, StructureQuery) and not answers_structures:
-            raise WrongQuery(query.kind, model.kind, get_args(Query))
+            known = [each for each in get_args(Query) if each is not Moments or model.schema.continuous]
+            raise WrongQuery(query.kind, model.kind, known)
     return [query for query in queries if not isinstance(query, StructureQuery)]
 
 
@@ -86,8 +87,8 @@ def limit_queries(model: Model, queries: Sequence[AnyQuery], max_queries: int, t
     for n, what in ((len(queries), "queries"), (n_samples, "samples")):
         if n > max_queries:
             raise BodyTooLarge(
-                f"{n} {what}; at most {max_queries} are answered in one request (FEWPASS_MAX_ROWS). "
-                "A job of kind 'query', or fewpass query, answers more.",
+                f"{n} {what}; the limit is {max_queries} per request (FEWPASS_MAX_ROWS). "
+                "A job of kind 'query', or fewpass query, has no such limit.",
                 max_rows=max_queries,
             )
     n_timed = sum(isinstance(query, Map) or _sampling(query) is not None for query in queries)
@@ -139,7 +140,7 @@ def query_deadline_check(deadline: float, time_limit_s: float, kind: str = "quer
         check_still_asked()
         if time.monotonic() > deadline:
             raise TooSlow(
-                f"The {what} took longer than the {time_limit_s:g} s that one request may ask (FEWPASS_QUERY_S). {fewer}, or "
+                f"The {what} took longer than the {time_limit_s:g} s allowed per request (FEWPASS_QUERY_S). {fewer}, or "
                 f"submit a job of kind {kind!r}.",
                 timeout_s=time_limit_s,
             )

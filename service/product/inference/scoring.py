@@ -96,7 +96,7 @@ def mean_log_likelihood(model: Model, source: Source, report: Report = ignore_re
     if posterior is None:
         return metrics
     if not n_possible:
-        raise EmptyData(f"{NO_ROWS} (none of {n_rows:,} is complete and of known values)")
+        raise EmptyData(f"{NO_ROWS} (none of {n_rows:,} is complete with known values)")
     # To a graph no row is impossible, but some are unknown.
     return metrics | {"n_impossible": 0, "n_incomplete": n_rows - n_possible}
 
@@ -169,7 +169,7 @@ def absent_column_warnings(model: Model, source: Source) -> list[str]:
     warnings = []
     if absent:
         warnings.append(
-            f"The data lacks columns of the model: {names_with_suggestions(absent, others)}. Rows are answered without them."
+            f"The data lacks columns of the model: {names_with_suggestions(absent, others)}. Predictions are made without them."
         )
     if (warning := model.absent_columns_warning(absent)) is not None:
         warnings.append(warning)
@@ -223,7 +223,7 @@ def scored_batches(
     header = scored((0, pa.RecordBatch.from_pylist([], source.arrow_schema)))
     twice = next((name for name in keep if header.schema.names.count(name) > 1), None)
     if twice is not None:
-        raise InvalidRequest(f"The column {twice!r} to keep would be written twice: leave it out.", column=twice)
+        raise InvalidRequest(f"The column {twice!r} would be written twice: remove it from --keep.", column=twice)
     # A model of no column of the data answers every row alike: some column must tell how many rows there are.
     batches = source.batches(read or source.arrow_schema.names[:1])
     batches = batches if later is None else later.watch(batches)

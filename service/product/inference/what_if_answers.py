@@ -141,8 +141,8 @@ def _two_answers(model: Model, case: WhatIfRequest, parts: Mapping[str, JSONObje
     if kind_of(model).is_circuit or not {"prediction", "posterior"} <= parts.keys():
         return []
     return [
-        f"{name} is missing: to the posterior this is a value like others, as in training; the prediction also allows that "
-        "the value is hidden by chance, so it may differ."
+        f"{name} is missing: the posterior treats this as a value, as in training; the prediction also considers that the value is "
+        "hidden by chance, so it may differ."
         for name, value in evidence_for_queries(model, case.single).items()
         if case.single[name] is None
     ]
@@ -162,7 +162,7 @@ def unseen_value_warnings(schema: Schema, evidence: Mapping[str, RawValue]) -> l
             number, least, most = json_number_reader(attribute)(value), attribute.quantiles[0], attribute.quantiles[-1]
             if not least <= number <= most:
                 low, high = (attribute.number_in_words(bound) for bound in (least, most))
-                warnings.append(f"{attribute.name} = {value} is outside of what training saw, {low} to {high}.")
+                warnings.append(f"{attribute.name} = {value} is outside the range of training, {low} to {high}.")
     return warnings
 
 
@@ -194,18 +194,16 @@ def _check_names(model: Model, target: str | None, columns: Sequence[str]) -> No
 def _check_asks_class(served: Served, case: WhatIfRequest, target: str | None) -> None:
     if case.do:
         raise NoAnswer(
-            f"A prediction takes what is known, and {min(case.do)!r} is set from outside: the posterior answers."
+            f"Predictions do not support interventions, and {min(case.do)!r} is set by do: the posterior answers."
         )
     if case.several:
         raise NoAnswer(
-            f"A prediction needs one value of each column that is known, and {case.several[0]!r} has more: the posterior answers."
+            f"Predictions need a single value for each known column, and {case.several[0]!r} has several: the posterior answers."
         )
     if served.schema.target is None:
         raise NoClass
     if target != served.schema.target:
-        raise NoAnswer(
-            f"Predictions are of {served.schema.target!r}; the question is {target!r}, which this view answers."
-        )
+        raise NoAnswer(f"Predictions are of {served.schema.target!r}; this view answers for {target!r}.")
 
 
 def _prediction(served: Served, chunk: Chunk) -> JSONObject:
@@ -323,7 +321,7 @@ def _about(
         reason = (
             f"{target!r} is given."
             if target in known["evidence"] or target in known["do"]
-            else f"{target!r} has no list of answers: the model sees its numbers, or nothing of it, or the evidence is impossible."
+            else f"{target!r} has no distribution: it is numeric, not in the model, or the evidence is impossible."
         )
         return {"question": None, "ask_next": None, "why_no_question": reason}
     own = distributions[target]

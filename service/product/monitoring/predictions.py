@@ -321,7 +321,9 @@ def hourly_monitoring_counts(
         table = one.counts()
         n_cells += table.num_rows
         if n_cells > MOST_CELLS:
-            raise InvalidRequest(f"The window holds more than {MOST_CELLS:,} cells; ask for less time.", field="window")
+            raise InvalidRequest(
+                f"The window has more than {MOST_CELLS:,} cells; request a shorter time.", field="window"
+            )
         cells = table["cell"].to_numpy()
         block = np.searchsorted(starts, cells, side="right") - 1
         own = {"start": one.start, "end": one.end, "process": one.process}

@@ -6,6 +6,7 @@ import hmac
 import json
 import random
 import secrets
+import shlex
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -51,11 +52,15 @@ def create_webhook(
     InvalidRequest
         If the URL is not one, or leads to an address that is not allowed; if there is no such event.
     """
-    check_webhook_url(workspace, url)
     if unknown := set(events) - set(get_args(EventKind)):
         raise InvalidRequest(
-            f"There is no event {min(unknown)!r}. The events are {', '.join(get_args(EventKind))}.", field="events"
+            f"Unknown event {min(unknown)!r}; the events are {', '.join(get_args(EventKind))}.", field="events"
         )
+    if secret is not None and (not secret.startswith(PREFIX) or len(_key(secret)) < 16):
+        raise InvalidRequest(
+            f"A secret is {PREFIX} and at least 16 bytes in base64; leave it out to get one.", field="secret"
+        )
+    check_webhook_url(workspace, url)
     webhook: WebhookRecord = {
         "id": secrets.token_hex(8),
         "url": url,
@@ -65,10 +70,6 @@ def create_webhook(
         "events": sorted(set(events)) or ["alert"],
         "sent_until": _last_act(workspace),
     }
-    if not webhook["secret"].startswith(PREFIX) or len(_key(webhook["secret"])) < 16:
-        raise InvalidRequest(
-            f"A secret is {PREFIX} and at least 16 bytes in base64; leave it out to get one.", field="secret"
-        )
     with edit_alert_records(workspace.layout.root, "webhooks") as webhooks:
         webhooks[webhook["id"]] = dict(webhook)
     record_audit_act(workspace, "webhook created", webhook["id"], models=models)
@@ -190,8 +191,8 @@ def check_webhook_url(workspace: Workspace, url: str) -> str:
     for address in addresses:
         if (reason := private_network_reason(address)) is not None:
             raise InvalidRequest(
-                f"{host!r} resolves to {address}, which is not a public address: {reason}. To allow it, name the host in "
-                "FEWPASS_WEBHOOK_HOSTS.",
+                f"{host!r} resolves to {address}, which is not a public address: {reason}. To allow it, set "
+                f"FEWPASS_WEBHOOK_HOSTS={shlex.quote(json.dumps([host]))}.",
                 field="url",
             )
     return addresses[0]

@@ -34,7 +34,7 @@ from storage.monitoring.monitoring_files import HOUR, MonitoringFiles, is_counti
 MOST_WINDOWS = 1000
 MOST_TESTED = 72
 FIRST_YEAR, LAST_YEAR = 1970, 9000
-NOTHING = "nothing was served in this window"
+NOTHING = "no rows were served in this window"
 SMALLEST = 5  # rows of a cell that is shown
 MOST_PREDICTED = 200_000
 
@@ -98,7 +98,7 @@ class Watching:
             reference = training_reference(self.watched, self.scored())
             if reference is None:
                 raise InvalidRequest(
-                    f"A model of kind {self.watched.model.kind!r} keeps no counts of its training. Compare with against="
+                    f"A model of kind {self.watched.model.kind!r} has no training counts. Compare with against="
                     "window:7d, same-hour:4w or version:N.",
                     field="against",
                 )
@@ -111,7 +111,7 @@ class Watching:
             other = Watching(self.workspace, f"{self.version.name}@{more}")
             if other.watched.fingerprint != self.watched.fingerprint:
                 raise InvalidRequest(
-                    f"Version {more} counts other columns or families, which cannot be compared value by value.",
+                    f"Version {more} counts other columns or families, so they cannot be compared.",
                     field="against",
                 )
             return served_reference(against, other.window(window.since, window.until).counts)
@@ -146,7 +146,7 @@ def parse_time_span(name: str, text: str) -> timedelta:
     """Parse a period such as 24h, 7d or 4w; InvalidRequest names the parameter."""
     span = time_span_or_none(text)
     if span is None:
-        raise InvalidRequest(f"{name}={text!r} is not a period of time. Write it like 24h, 7d or 4w.", field=name)
+        raise InvalidRequest(f"{name}={text!r} is not a period of time. Use a form such as 24h, 7d or 4w.", field=name)
     return span
 
 
@@ -190,7 +190,7 @@ def hour_end(until: datetime | None) -> datetime:
     """Return the end of the hour that contains a moment, by default now; InvalidRequest if no window fits so far away."""
     if until is not None and not FIRST_YEAR <= until.year <= LAST_YEAR:
         raise InvalidRequest(
-            f"until={until.isoformat()} is not within the years {FIRST_YEAR} to {LAST_YEAR}.", field="until"
+            f"until={until.isoformat()} must be within the years {FIRST_YEAR} to {LAST_YEAR}.", field="until"
         )
     moment = (until or datetime.now(UTC)).astimezone(UTC)
     hour = moment.replace(minute=0, second=0, microsecond=0)
@@ -317,7 +317,7 @@ def file_drift_report(
     served = map_model_version(version)
     watched = Watched(served.model)
     if not watched.names:
-        raise InvalidRequest("The model uses no column of its data: no rows can drift from it.")
+        raise InvalidRequest("The model uses no columns, so drift cannot be measured.")
     whole, warnings = _counts(workspace, watched, uris, report, columns)
     known = _reference(workspace, watched, against, load_evaluation_counts(version, watched), report, columns)
     comparison = drift_report(whole, known, limits or Limits())
@@ -348,7 +348,6 @@ def _reference(
     reference = training_reference(watched, scored)
     if reference is None:
         raise InvalidRequest(
-            f"A model of kind {watched.model.kind!r} keeps no counts of its training to compare with. Name files of known "
-            "good rows: --against FILES."
+            f"A model of kind {watched.model.kind!r} has no training counts to compare with. Name files of reference rows: --against FILES."
         )
     return reference

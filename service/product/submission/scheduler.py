@@ -132,7 +132,7 @@ class Scheduler:
         if self._is_busy(schedule):
             if schedule.missed == "catch_up":
                 return None
-            return Run(due, "skipped", None, "the run before was not over")
+            return Run(due, "skipped", None, "the previous run was still running")
         outcome: Outcome = "on_time" if late <= ON_TIME else "caught_up"
         if outcome == "caught_up" and schedule.missed == "skip":
             return Run(due, "skipped", None, f"missed by {timedelta(seconds=int(late.total_seconds()))}")
@@ -219,7 +219,7 @@ def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = 
     key = f"schedule {schedule.id} asked {idempotency_key or moment.isoformat()}"
     job, is_new = submit_scheduled(workspace, schedule, key)
     if is_new:
-        run = Run(moment, "asked", job.id, "somebody asked for it")
+        run = Run(moment, "asked", job.id, "requested manually")
         schedule_records.record_schedule_run(workspace.control, schedule, run)
     return job
 

@@ -61,8 +61,7 @@ def job_output_path(workspace: Workspace, job_id: str) -> Path:
     path = workspace.layout.job_output(job.id)
     if not path.exists():
         raise Conflict(
-            f"Job {job.id!r} ({job.kind}, {job.state}) has no rows: only jobs of kind score and impute have, once they have "
-            "succeeded.",
+            f"Job {job.id!r} ({job.kind}, {job.state}) has no rows to download: only succeeded jobs of kind score and impute have.",
             job=job.id,
         )
     return path

@@ -29,7 +29,7 @@ def delete_model(workspace: Workspace, name: str) -> list[int]:
     """
     busy = [job.id for job in _queue(workspace).unfinished() if _model_and_version(job)[0] == name]
     if busy:
-        raise Conflict(f"Job {busy[0]} is working on {name!r}. Wait until it ends, or cancel it.", job=busy[0])
+        raise Conflict(f"Job {busy[0]} is using {name!r}. Wait until it ends, or cancel it.", job=busy[0])
     gone = removal.delete_model(workspace.control, name)
     for version in gone:
         delete_model_files(version.duckdb_path)

@@ -119,11 +119,11 @@ def _checked(path: Path, manifest: JSONMapping) -> Manifest:
         json.dumps([checked.parameters, checked.files], allow_nan=False)
 
     except ValidationError as error:
-        raise CorruptFile(path, f"its manifest is not one that `export` writes: {error.errors()[0]['msg']}.") from error
+        raise CorruptFile(path, f"its manifest was not written by `export`: {error.errors()[0]['msg']}.") from error
     except (ValueError, RecursionError) as error:  # infinite numbers
         raise CorruptFile(path, f"its manifest cannot be stored: {error}.") from error
     if is_nested_deeper([checked.parameters, checked.files]):
-        raise CorruptFile(path, f"its manifest has lists and objects in each other, more than {MOST_NESTED} deep.")
+        raise CorruptFile(path, f"its manifest is nested more than {MOST_NESTED} levels deep.")
     return checked
 
 
@@ -149,7 +149,7 @@ def try_imported_model(
         try:
             reason = run_in_child_process(workspace, _tried_file, draft, is_trusted=False)
         except InvalidRequest as error:
-            raise CorruptFile(path, "its model ends the process that reads it.") from error
+            raise CorruptFile(path, "its model crashes the process that reads it.") from error
     else:
         reason = model_refusal_reason(header, arrays)
     if reason:
@@ -173,5 +173,5 @@ def model_refusal_reason(header: Mapping[str, object], arrays: Arrays) -> str:
     except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return f"its model cannot be used ({type(error).__name__}: {error})."
     if len(probabilities) != model.schema.n_classes or not math.isclose(sum(probabilities), 1, abs_tol=1e-6):
-        return "its model gives no probabilities that sum to one."
+        return "its model returns probabilities that do not sum to one."
     return ""

@@ -59,7 +59,7 @@ def save_fitted_model(fitted: Fitted, output: Path, *, replace: bool = False) ->
     `replace`.
     """
     if output.exists() and not replace:
-        raise InvalidRequest(f"{output} exists already. Choose another name, or replace it with replace=True.")
+        raise InvalidRequest(f"{output} already exists. Choose another name, or replace it with replace=True.")
     with TemporaryDirectory() as folder:
         version = _version(fitted, SAVED_AS, 1, _written(fitted, Path(folder), SAVED_AS, 1))
         with publishing_file(output, replace=replace) as draft, draft.open("wb") as file:
@@ -179,5 +179,5 @@ def _columns(path: Path, schema: Schema) -> tuple[tuple[str, ...], bool]:
     rows = table.to_pylist()
     names = tuple(str(row.get("name")) for row in rows)
     if not set(attributes) <= set(names) or len(set(names)) < len(names):
-        raise CorruptFile(path, f"its table {INPUT!r} does not hold the columns of its model.")
+        raise CorruptFile(path, f"its table {INPUT!r} does not have the columns of its model.")
     return names, all(row.get("is_named") is True for row in rows)

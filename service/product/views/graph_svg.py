@@ -16,7 +16,7 @@ from learners.models.graph_layout import (
     truncate_xml_text,
 )
 from learners.registry.column_graphs import ColumnGraph, GraphEdge
-from service.product.inference.metric_words import count_with_noun
+from learners.wording import count_with_noun
 
 MARGIN = 14.0
 # ALIKE: where nothing is known of what an edge tells.

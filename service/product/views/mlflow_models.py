@@ -30,7 +30,7 @@ class MLflowMissing(LearnerError, ImportError):
     """Raised if MLflow is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("Models in MLflow need it, and it is not installed: pip install 'fewpass[mlflow]'.")
+        super().__init__("MLflow is not installed: pip install 'fewpass[mlflow]'.")
 
 
 class MLflowRefused(LearnerError, ValueError):
@@ -38,7 +38,7 @@ class MLflowRefused(LearnerError, ValueError):
 
     def __init__(self, uri: str, error: Exception) -> None:
         super().__init__(
-            f"{redact_uri_secrets(uri)}: MLflow says: {one_line_error_text(error)} Check the name, and where its registry is (MLFLOW_TRACKING_URI)."
+            f"{redact_uri_secrets(uri)}: MLflow says: {one_line_error_text(error)} Check the name and the registry (MLFLOW_TRACKING_URI)."
         )
 
 
@@ -56,8 +56,8 @@ class NoAnswers(LearnerError, TypeError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"{name} answers queries and no rows, so MLflow could not serve it. Log its file, which `save` and `fewpass models export` "
-            "write, with mlflow.log_artifact."
+            f"{name} answers queries only, so MLflow cannot serve it. Log the file that `save` or `fewpass models export` writes with "
+            "mlflow.log_artifact."
         )
 
 
@@ -117,7 +117,7 @@ def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tupl
     """
     name = address.removeprefix(REGISTERED)
     if not address.startswith(REGISTERED) or not name or set("/@") & set(name):
-        raise InvalidRequest(f"{address} names no model to register. Write models:/NAME; MLflow gives the number.")
+        raise InvalidRequest(f"{address} does not name a model. Write models:/NAME; MLflow assigns the version number.")
     mlflow = import_mlflow()
     version = find_version(workspace, reference)
     own, model = f"{version.name}@{version.version}", map_model_version(version).model

@@ -34,7 +34,7 @@ def region_graph(model: Model, opened: Collection[int] | None = None) -> JSONObj
     root = len(regions) - 1
     for number in opened or ():
         if not 0 <= number <= root:
-            raise InvalidParameter("open", number, f"there are {len(regions):,}, from 0 to {root:,}")
+            raise InvalidParameter("open", number, f"from 0 to {root:,}, one of the {len(regions):,} regions")
     opened = _few(regions, root) if opened is None else frozenset(opened)
     shown = _shown(regions, root, opened)
     columns = circuit_columns(circuit.circuit, circuit.schema).names

@@ -59,8 +59,8 @@ def version_report(workspace: Workspace, reference: str) -> JSONObject:
     if report is None:
         name = f"{version.name}@{version.version}"
         raise InvalidRequest(
-            f"{name} keeps no report: it has no classes, no rows were kept back from its training, or another program or an "
-            f"earlier release made it. Measure it on rows whose class is known: fewpass report {name} FILES --html report.html"
+            f"{name} has no stored report: it has no classes, no rows were kept back in training, or another program or an earlier "
+            f"release made it. Evaluate it on rows with known classes: fewpass report {name} FILES --html report.html"
         )
     return report.to_dict()
 

@@ -109,7 +109,7 @@ def test_draws_that_do_not_fit_and_levels_out_of_range_are_refused(drawn):
     weight, parameter = draws.weight, draws.parameter
     for wrong, message in (
         ((weight[1:], parameter), "for this circuit"),
-        ((weight[:, 1:], parameter), "as many draws of weights as of leaves"),
+        ((weight[:, 1:], parameter), "as many as the draws of leaves"),
         ((weight[:, :0], parameter[:, :0]), "at least one"),
     ):
         with pytest.raises(InvalidParameter, match=message):

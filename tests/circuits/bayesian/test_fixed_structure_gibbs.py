@@ -101,7 +101,7 @@ def test_numbers_have_their_conjugate_posteriors(tmp_path):
 
 def test_what_cannot_be_sampled_is_refused(tmp_path):
     table = {"g": [1.0, 2.0, 3.0]}
-    with pytest.raises(SchemaError, match="Column 'g' has student leaves, which sampling does not learn"):
+    with pytest.raises(SchemaError, match="Column 'g' has student leaves, which sampling cannot learn"):
         sampled(tmp_path, "vars 0\n0 student 0 1 1 4\n1 sum 0:1\n", table)
     with pytest.raises(InvalidParameter, match=r"trials=3.*sampling the structure of a file does not use it"):
         sampled(tmp_path, SHARED, table, trials=3)

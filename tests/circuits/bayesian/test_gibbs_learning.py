@@ -208,12 +208,12 @@ def test_a_circuit_that_does_not_fit_is_refused_in_words():
         ({"iterations": "auto", "chains": 1}, "chains=1 .* two or more"),
         ({"iterations": 1}, "iterations=1 .* from 2 to"),
         ({"whole_moves": 0.0, "subtree_moves": 0.0}, "whole_moves=0.0 .* above zero"),
-        ({"structure": "chow-liu"}, "structure='chow-liu' .* a structure of its own: leave it out, or use 'file'"),
+        ({"structure": "chow-liu"}, "structure='chow-liu' .* its own structure: leave structure out, or use 'file'"),
         ({"states": 4}, "states=4 .*: learning='gibbs' does not use it"),
         ({"minutes": 2.0}, "minutes=2.0 .*: learning='gibbs' does not use it"),
-        ({"learning": "em"}, "iterations=60 .*: only with learning='gibbs'"),
+        ({"learning": "em"}, "iterations=60 .*: it belongs to learning='gibbs'"),
         ({"structure": "file", "circuit": "mine.txt", "children": 3}, "children=3 .* structure of a file does not use it"),
-        ({"learning": "em", "iterations": "auto", "draws": 100, "leaves": "paper"}, "leaves='paper' .* only with learning='gibbs'"),
+        ({"learning": "em", "iterations": "auto", "draws": 100, "leaves": "paper"}, "leaves='paper' .* it belongs to learning='gibbs'"),
     ],
 )  # fmt: skip
 def test_parameters_out_of_range_are_refused(settings, message):

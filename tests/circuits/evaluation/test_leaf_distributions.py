@@ -173,12 +173,12 @@ def test_only_leaves_without_a_step_are_densities():
     ("kind", "parameters", "reason"),
     [
         (STUDENT, [0, 1, 2], "degrees of freedom that are not above two"),
-        (ROUNDED, [0, 1, 0, 0], "a step or grid that is none"),
-        (LOG_NORMAL, [0, 1, -1, 0], "a step or grid that is none"),
+        (ROUNDED, [0, 1, 0, 0], "has an invalid step or grid"),
+        (LOG_NORMAL, [0, 1, -1, 0], "has an invalid step or grid"),
         (LOG_NORMAL, [0, 0, 0, 0], "a standard deviation that is not positive"),
         (QUANTILE, [0, 1, 0, 0, 2, 1, 1, 0, 1], "knots that do not ascend"),
-        (QUANTILE, [0, 1, 0, 0, 3, 1, 2, 0, 1], "another number of parameters"),
-        (ROUNDED, [0, 1], "another number of parameters"),
+        (QUANTILE, [0, 1, 0, 0, 3, 1, 2, 0, 1], "has the wrong number of parameters for its kind"),
+        (ROUNDED, [0, 1], "has the wrong number of parameters for its kind"),
     ],
 )
 def test_a_leaf_with_wrong_parameters_is_refused(kind, parameters, reason):

@@ -72,5 +72,5 @@ def test_kbt_tells_modes_of_numbers():
 
 def test_other_solvers_tell_one():
     circuit = random_circuit(np.random.default_rng(0), 3)
-    with pytest.raises(InvalidQuery, match="Solver 'beam' tells one assignment"):
+    with pytest.raises(InvalidQuery, match="Solver 'beam' returns one assignment only"):
         k_best(circuit, [0], {}, "beam", 2)

@@ -164,7 +164,7 @@ def test_impossible_evidence_is_named():
         ([0, 0], {}, {}, "Variable 0 is in the query twice"),
         ([0], {1: 5}, {}, "Variable 1 has values 0 to 1, not 5"),
         ([0], {1: 0.5}, {}, "Variable 1 has values 0 to 1, not 0.5"),
-        ([0], {}, {"solver": "best"}, "Solver 'best' is not known"),
+        ([0], {}, {"solver": "best"}, "Solver 'best' is unknown"),
         ([0], {}, {"k": 0}, "k=0"),
         ([0], {}, {"time_limit_s": -1}, "time_limit_s=-1"),
     ],
@@ -227,7 +227,7 @@ def test_what_no_leaf_mentions_gets_its_first_value():
 
 def test_continuous_queries_are_refused_by_the_other_solvers():
     for solver in ("ng", "amap", "beam", "exact"):
-        with pytest.raises(ContinuousQuery, match="variable 1, 2 has none"):
+        with pytest.raises(ContinuousQuery, match="variable 1, 2 has an infinite one"):
             map_query(mixed_circuit(), [0, 1, 2], solver=solver)
 
 

@@ -151,7 +151,10 @@ def test_ranges_of_columns_that_depend_on_each_other_are_sampled_on_request_only
     told = MODEL.answer([Moments((), evidence, sampling=Sampling(error=0.05))])[0]["moments"]
     assert low[0] <= told["length"]["mean"] <= first[0] and 0 < told["length"]["variance"] < 4.0 / 12.0
     for query in (Marginal(evidence), Sample(2, evidence, sampling=Sampling()), Map(("kind",), evidence)):
-        with pytest.raises(DependentRanges, match="Columns that depend on each other are given as ranges"):
+        with pytest.raises(
+            DependentRanges,
+            match="No exact formula exists for ranges of several columns that depend on each other: give a range for only one of",
+        ):
             MODEL.answer([query])
 
 
@@ -186,5 +189,5 @@ def test_what_no_component_allows_is_impossible():
     model = GaussianModel(SCHEMA, mixture, {})
     assert model.answer([Marginal({"kind": ("b", "c")})])[0]["probability"] == 0.0
     for query in (Moments(("width",), {"kind": ("b",)}), Map(("kind",), {}, likely={"kind": {"c": 1.0}})):
-        with pytest.raises(ImpossibleEvidence, match="column 'kind' can never be"):
+        with pytest.raises(ImpossibleEvidence, match="column 'kind' is never"):
             model.answer([query])

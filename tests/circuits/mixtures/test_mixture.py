@@ -147,12 +147,12 @@ def test_evidence_that_no_component_can_have_is_impossible():
     ("change", "reason"),
     [
         ({"covariance": np.ones((2, 2, 2))}, "not positive definite"),
-        ({"mean": np.zeros((2, 3))}, "shapes do not fit together"),
+        ({"mean": np.zeros((2, 3))}, "has means, covariances or shares of inconsistent shapes"),
         ({"log_weight": np.log([0.5, 0.6])}, "do not add up to one"),
         ({"log_share": np.zeros((2, 3))}, "do not add up to one"),
         ({"mean": np.full((2, 2), np.nan)}, "not finite"),
-        ({"n_values": np.array([3, 2, 2])}, "shapes do not fit together"),
-        ({"n_values": np.array([0, -3, 0])}, "domains that are none"),
+        ({"n_values": np.array([3, 2, 2])}, "has means, covariances or shares of inconsistent shapes"),
+        ({"n_values": np.array([0, -3, 0])}, "has invalid domains"),
     ],
 )
 def test_what_is_no_mixture_is_refused(change, reason):

@@ -165,7 +165,7 @@ def test_questions_that_do_not_fit_are_refused():
         (marginals, circuit, [2], "Variable 2 is numeric: ask for its moments"),
         (conditional, circuit, [0, 2], "Variable 2 is numeric"),
         (moments, circuit, [0], "Variable 0 is discrete"),
-        (marginals, circuit, [0, 0], "asked for twice"),
+        (marginals, circuit, [0, 0], "is queried twice"),
         (marginals, circuit, [], "names no variable"),
         (marginals, lonely, [0], "Variable 0 has no leaf"),
         (conditional, many, range(20), "1,048,576 cells"),

@@ -175,27 +175,51 @@ def test_a_column_in_a_range_is_cut_to_it():
     ("query", "message"),
     [
         (Marginal({"colour": ["red", "blue"]}), "Column 'colour' never had the value 'blue'"),
-        (Marginal({"colour": ()}), "Column 'colour' is given as a set without values"),
+        (
+            Marginal({"colour": ()}),
+            "Column 'colour' has an empty set as evidence: name a value, or leave the column out",
+        ),
         (Marginal({"colour": [None]}), "Column 'colour' has null among its values"),
         (Marginal({"colour": NoneOf(("red", "green", "(missing)"))}), "Column 'colour' has no value left"),
-        (Marginal({"colour": Range(1, 2)}), "Column 'colour' has no numbers as values"),
-        (Marginal({"size": Range(1.0, 2.0)}), "Column 'size' .* no range of them ends at 2.0, but at 1, 2.5"),
-        (Marginal({"size": Range(2.5, 1.0)}), "Column 'size' is given as an empty range, from 2.5 to 1.0"),
+        (
+            Marginal({"colour": Range(1, 2)}),
+            "Column 'colour' does not have numbers as values, so it cannot take a range: use a set of values instead",
+        ),
+        (Marginal({"size": Range(1.0, 2.0)}), "Column 'size' .* a range cannot end at 2.0, only at 1, 2.5"),
+        (Marginal({"size": Range(2.5, 1.0)}), "Column 'size' has an empty range, from 2.5 to 1.0"),
         (Marginal({"size": Range(1.0, 1.0)}), "Column 'size' .* none lies between 1.0 and 1.0"),
-        (Marginal({"size": Range()}), "Column 'size' is given as a range without ends"),
-        (Marginal({"day": Range("1970-01-04")}), "Column 'day' .* starts? at '1970-01-04', but at 1970-01-05"),
+        (Marginal({"size": Range()}), "Column 'size' has a range without ends: set one, or leave the column out"),
+        (
+            Marginal({"day": Range("1970-01-04")}),
+            "Column 'day' .* a range cannot start at '1970-01-04', only at 1970-01-05",
+        ),
         (Marginal({"n": Range(6, 7)}), "Column 'n' has no value left"),
-        (Marginal({"n": Range("few")}), "Column 'n' has a range whose ends are no numbers"),
-        (Marginal({"rare": Range(1, 2)}), "Column 'rare' has rare values that the model does not tell apart"),
-        (Marginal({"weight": [1.0, 2.0]}), "Column 'weight' is numbers to the model: give one number or a range"),
-        (Marginal(likely={"weight": {"1": 1.0}}), "Column 'weight' is numbers to the model, which have no weights"),
-        (Marginal(likely={"colour": {"red": -1.0}}), "Column 'colour' has the weight -1.0 of 'red'"),
-        (Marginal(likely={"colour": {"red": math.nan}}), "Column 'colour' has the weight nan of 'red'"),
+        (
+            Marginal({"n": Range("few")}),
+            "Column 'n' has a range whose ends are not numbers: use a set of values instead",
+        ),
+        (
+            Marginal({"rare": Range(1, 2)}),
+            "Column 'rare' has rare values that share one code, so the model cannot decide which of them are in a range",
+        ),
+        (
+            Marginal({"weight": [1.0, 2.0]}),
+            "Column 'weight' is modelled by its numbers: give one number or a range, not a set of values or an exclusion",
+        ),
+        (
+            Marginal(likely={"weight": {"1": 1.0}}),
+            "Column 'weight' is modelled by its numbers, which take no weights: give a number or a range",
+        ),
+        (Marginal(likely={"colour": {"red": -1.0}}), "Column 'colour' has the weight -1.0 for 'red'"),
+        (Marginal(likely={"colour": {"red": math.nan}}), "Column 'colour' has the weight nan for 'red'"),
         (Marginal(likely={"colour": {"red": 0.0}}), "Column 'colour' has weight 0 for every value"),
-        (Marginal(likely={"colour": {}}), "Column 'colour' is likely without weights"),
+        (Marginal(likely={"colour": {}}), "Column 'colour' needs weights by value in likely, such as"),
         (Marginal(likely={"colour": {"blue": 1.0}}), "Column 'colour' never had the value 'blue'"),
         (Marginal(likely={"size": {"0.5": 1.0, "(-inf, 1]": 1.0}}), "'0.5' and '.-inf, 1]' are the same"),
-        (Marginal({"colour": "red"}, likely={"colour": {"red": 1.0}}), "Column 'colour' is both given and likely"),
+        (
+            Marginal({"colour": "red"}, likely={"colour": {"red": 1.0}}),
+            "Column 'colour' is in both evidence and likely: keep one of the two",
+        ),
         (Marginal(likely={"colur": {"red": 1.0}}), "Column 'colur' is not in the table"),
         (Conditional(("weight",), {"weight": Range(1)}), "'weight' is numeric: ask for its moments"),
         (Surprise({"colour": ("red", "green")}), "Column 'colour' has more than one value: surprise"),
@@ -210,8 +234,8 @@ def test_impossible_evidence_names_the_column():
     likely = {"colour": {"green": 1.0}, "n": {"5": 2.0}}
     found = answer(CIRCUIT, MIXED, Conditional(("day",), {"size": ("(missing)",)}, likely=likely))
     assert list(found["distributions"]["day"].values()) == pytest.approx([0.3, 0.7])
-    with pytest.raises(ImpossibleEvidence, match=r"column 'n' is never, with what else is given, \{'3': 2.0\}"):
+    with pytest.raises(ImpossibleEvidence, match=r"column 'n' is never, given the other evidence, \{'3': 2.0\}"):
         answer(CIRCUIT, MIXED, Conditional(("day",), {"size": "(missing)"}, likely={"n": {"3": 2.0}}))
-    with pytest.raises(ImpossibleEvidence, match="column 'n' is never, with what else is given, NoneOf"):
+    with pytest.raises(ImpossibleEvidence, match="column 'n' is never, given the other evidence, NoneOf"):
         answer(CIRCUIT, MIXED, Map(("day",), {"size": ("(missing)",), "n": NoneOf((5, 8)), "weight": Range(0)}))
     assert probability({"size": ("(missing)",)}, n={"3": 2.0}) == 0.0

@@ -82,6 +82,6 @@ def test_the_rank_of_a_row_is_the_share_of_the_models_own_rows_that_are_less_lik
 def test_questions_that_make_no_sense_are_refused(model):
     with pytest.raises(InvalidParameter, match=r"n=0 .*1 to 100,000"):
         Surprise({}, n=0)
-    with pytest.raises(InvalidEvidence, match="both asked for and given"):
+    with pytest.raises(InvalidEvidence, match="both queried and given"):
         model.answer([Impute(("x",), {"x": 1.0})])
     assert model.log_likelihood(encode(table_of(3, missing=0.0), model.schema)).shape == (3,)

@@ -98,7 +98,7 @@ def test_division_and_a_checkpoint_change_nothing(seed, projection):
 def test_a_state_of_another_circuit_is_refused():
     part = StreamingPosterior(two_leaves(), random_pseudo_counts(two_leaves(), 3))
     other = mixed_circuit(np.random.default_rng(0))
-    with pytest.raises(StatisticMismatch, match="no state of this circuit"):
+    with pytest.raises(StatisticMismatch, match="The state does not belong to this circuit"):
         StreamingPosterior(other, random_pseudo_counts(other, 3)).from_arrow(part.to_arrow())
     with pytest.raises(InvalidParameter, match="one of adf, bmm"):
         StreamingPosterior(other, random_pseudo_counts(other, 3), "em")

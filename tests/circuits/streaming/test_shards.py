@@ -169,5 +169,5 @@ def test_a_file_that_vanishes_is_named(folder, table, tmp_path):
 
 @pytest.mark.parametrize("n", [0, 5000])
 def test_what_is_no_number_of_shards_is_refused(n):
-    with pytest.raises(InvalidParameter, match=f"Parameter shards={n} is not allowed: a whole number from 1 to 1,024"):
+    with pytest.raises(InvalidParameter, match=f"Parameter shards={n} must be a whole number from 1 to 1,024"):
         recipes.learner("spn", {"learning": "bmm", "shards": n}, None)

@@ -89,7 +89,7 @@ def test_numeric_columns_have_the_densities_of_its_leaves(tmp_path):
         (["a", "b"], TEXT, "has 3 variables, but the table 2 columns"),
         (["a", "a2", "b", "c"], TEXT, "has 3 variables, but the table 4 columns"),
         (["b", "a", "c"], TEXT, "Variable 0 of the circuit has 2 values, column 'b' 3"),
-        (["a", "b", "c"], NUMERIC, "Variable 0 of .* is a number, but column 'a' is nominal"),
+        (["a", "b", "c"], NUMERIC, "Variable 0 of .* is numeric, but column 'a' is nominal"),
         (["a", "b", "c"], TEXT.replace("6 prod 0 2 4\n7 prod 1 3 5", "6 prod 0 2\n7 prod 1 3"), "no leaf for column 'c'"),
     ],
 )  # fmt: skip
@@ -105,9 +105,7 @@ def test_columns_that_do_not_fit_are_named(file, columns, text, words):
 
 def test_a_constant_column_stays_if_its_values_are_given_and_a_class_of_another_size_is_refused(file):
     data = table().set_column(0, "a", pa.array(np.zeros(400, np.int8)))
-    with pytest.raises(
-        SchemaError, match=r"Left out are 'a' \(one value only\); a column stays if you give its values"
-    ):
+    with pytest.raises(SchemaError, match=r"Columns left out: 'a' \(one value only\); to keep one, give its values"):
         trained(file, data)
     assert trained(file, data, columns={"a": {"order": [0, 1]}}).circuit.n_variables == 3
     data = table().set_column(2, "c", pa.array(["p", "q", "r", "s"] * 100))
@@ -135,16 +133,16 @@ SMALL = "vars 2 0\n0 cat 0 0.4 0.6\n1 gauss 1 0 1\n2 gauss 1 5 1\n3 sum 1:1 2:3\
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("4 prod 0 3", "4 prod 0 4", "line 6: node 4 is not known here"),
-        ("2 gauss", "1 gauss", "line 4: .*there is a node 1 already"),
-        ("4 prod", "vars 2 0\n4 prod", "line 6: .*`vars` is there twice"),
-        ("1:1 2:3", "1:nan 2:3", "line 5: .*weights are zero or more, finite"),
-        ("1:1 2:3", "1:-1 2:3", "line 5: .*weights are zero or more, finite"),
+        ("4 prod 0 3", "4 prod 0 4", "line 6: node 4 is not defined yet"),
+        ("2 gauss", "1 gauss", "line 4: .*node 1 is defined twice"),
+        ("4 prod", "vars 2 0\n4 prod", "line 6: .*`vars` occurs twice"),
+        ("1:1 2:3", "1:nan 2:3", "line 5: .*weights must be finite, zero or more, and not all zero"),
+        ("1:1 2:3", "1:-1 2:3", "line 5: .*weights must be finite, zero or more, and not all zero"),
         ("1:1 2:3", "1:1e308 2:1e308", "line 5: cannot read"),
-        ("1:1 2:3", "1 2", "line 5: .*the children of a sum are CHILD:WEIGHT"),
-        ("4 prod 0 3", "4 prod 0 3\nroot", "line 7: .*`root` has one number"),
-        ("4 prod 0 3", "4", "line 6: .*a node is its number, its kind"),
-        ("0 cat 0 0.4 0.6", "0 cat 0", "line 2: .*a leaf has a variable and parameters"),
+        ("1:1 2:3", "1 2", "line 5: .*the children of a sum are written CHILD:WEIGHT"),
+        ("4 prod 0 3", "4 prod 0 3\nroot", "line 7: .*`root` takes one number"),
+        ("4 prod 0 3", "4", "line 6: .*a node needs a number, a kind and the arguments of that kind"),
+        ("0 cat 0 0.4 0.6", "0 cat 0", "line 2: .*a leaf needs a variable and parameters"),
         ("0 cat 0", f"0 cat {2**70}", "line 2: .*its number is too large"),
         ("vars 2 0", f"vars {2**70} 0", "line 1: .*its number is too large"),
         ("vars 2 0", "vars 2 " + "9" * 5000, "line 1: cannot read 'vars 2 9{93}…': Exceeds the limit"),
@@ -165,13 +163,13 @@ def test_what_is_wrong_in_a_text_is_named(tmp_path, old, new, words):
 @pytest.mark.parametrize(
     ("name", "values", "words"),
     [
-        ("children", [1, 2.5, 0, 3], "'children' holds something else than whole numbers"),
-        ("children", [1, "2", 0, 3], "'children' holds something else than whole numbers"),
-        ("children", [True, 2, 0, 3], "'children' holds something else than whole numbers"),
-        ("children", [1, 2**70, 0, 3], "'children' holds a number that is too large"),
+        ("children", [1, 2.5, 0, 3], "'children' must contain only whole numbers"),
+        ("children", [1, "2", 0, 3], "'children' must contain only whole numbers"),
+        ("children", [True, 2, 0, 3], "'children' must contain only whole numbers"),
+        ("children", [1, 2**70, 0, 3], "'children' contains a number that is too large"),
         ("children", [1, 2, 0, 4], "Node 4 has the child 4"),
         ("kind", [259, 4, 4, 0, 1], "a whole number of more than 8 bits"),
-        ("log_weight", [None, "0", 0, 0], "'log_weight' holds something else than numbers"),
+        ("log_weight", [None, "0", 0, 0], "'log_weight' must contain only numbers"),
         ("log_weight", [float("nan"), 0, 0, 0], "Node 3 has weights that add up to nan"),
     ],
 )
@@ -206,7 +204,7 @@ def test_a_mixture_of_several_kinds_takes_the_numbers_of_the_widest(tmp_path):
 
 @pytest.mark.parametrize("parameters", [{"structure": "file"}, {"circuit": "x.txt"}])
 def test_a_file_belongs_to_structure_file(parameters):
-    with pytest.raises(InvalidParameter, match="name a file, and only with structure 'file'"):
+    with pytest.raises(InvalidParameter, match="it names a file and belongs to structure='file'"):
         learned(table(), **parameters)
 
 

@@ -150,7 +150,7 @@ def test_auto_is_the_default_of_em_and_tells_what_it_tried():
     rows = encode(table_of(500, 2), model.schema)
     assert model.log_likelihood(rows).mean() > plain.log_likelihood(rows).mean() + 0.03
     few = drive(recipes.learner("spn", {}, None), Source.of_table(table_of(30)))
-    assert few.facts["search"]["tried"][0]["how"] == "too few rows to choose by"
+    assert few.facts["search"]["tried"][0]["how"] == "too few rows to choose a circuit"
 
 
 def test_auto_with_numbers_and_a_class():

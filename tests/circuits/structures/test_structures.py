@@ -207,7 +207,11 @@ def test_learnspn_of_constant_columns_and_one_row_is_a_product():
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: chow_liu(counted(0, [2, 2])[0].empty()), EmptyStatistic, "no counted rows"),
+        (
+            lambda: chow_liu(counted(0, [2, 2])[0].empty()),
+            EmptyStatistic,
+            "No rows were counted, so no circuit can be built",
+        ),
         (lambda: hclt(counted(0, [2, 2])[0], 0), InvalidParameter, "states=0"),
         (lambda: random_regions([(0.5, 0.5)], sums=0), InvalidParameter, "sums=0"),
         (lambda: learnspn(np.zeros((1, 5)), [2], max_rows=0), InvalidParameter, "max_rows=0"),

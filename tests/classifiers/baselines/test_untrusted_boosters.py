@@ -73,7 +73,7 @@ def test_what_xgboost_would_follow_is_looked_at(field, change):
         def num_features(self):
             return model.schema.n_attributes
 
-    assert boosted_checks._wrong(model.schema, Read()) == "has a tree that is none"
+    assert boosted_checks._wrong(model.schema, Read()) == "has an invalid tree"
 
 
 def test_a_changed_byte_is_refused_or_answers(tmp_path):
@@ -97,8 +97,10 @@ def test_a_model_that_ends_its_process_is_refused(tmp_path, monkeypatch):
     cut = write_model(tmp_path, "m", 2, header, damaged, {}).duckdb_path
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         export_import.try_imported_model(workspace, tmp_path / "bundle", sound, header, arrays)
-        with pytest.raises(CorruptFile, match=r"cannot be used|ends the process that reads it"):
+        with pytest.raises(
+            CorruptFile, match=r"cannot be used|An input of the request is damaged: the process that reads it crashes"
+        ):
             export_import.try_imported_model(workspace, tmp_path / "bundle", cut, header, damaged)
         monkeypatch.setattr(export_import, "_tried_file", dies)
-        with pytest.raises(CorruptFile, match="ends the process that reads it"):
+        with pytest.raises(CorruptFile, match="An input of the request is damaged: the process that reads it crashes"):
             export_import.try_imported_model(workspace, tmp_path / "bundle", sound, header, arrays)

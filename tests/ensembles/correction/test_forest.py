@@ -130,5 +130,5 @@ def test_trees_that_grow_leaf_by_leaf_have_no_more_splits_than_they_need():
     arrays = {f"forest_{name}": array for name, array in forest._asdict().items()}
     check_forest(schema, arrays)
     for name, wrong in (("lefts", 0), ("rights", 999), ("lefts", -100)):
-        with pytest.raises(InvalidArray, match=f"forest_{name}.*names a node that is not below its parent"):
+        with pytest.raises(InvalidArray, match=f"forest_{name}.*names a node that is not a child of its parent"):
             check_forest(schema, arrays | {f"forest_{name}": np.full_like(arrays[f"forest_{name}"], wrong)})

@@ -105,7 +105,7 @@ def schema_of():
     [
         ("columns", lambda a: a[::-1], "names no attribute, or not in ascending order"),
         ("columns", lambda a: a + 1, "names no attribute"),
-        ("starts", lambda a: a - 1, "does not ascend from zero"),
+        ("starts", lambda a: a - 1, "must ascend from zero"),
         ("scores", lambda a: a[:-1], "of shape"),
         ("scores", lambda a: np.full_like(a, np.nan), "is not finite"),
         ("means", lambda a: a.astype(np.float32), "float32"),

@@ -33,14 +33,14 @@ def test_a_network_is_read():
         ("", "line 1: it has no variables"),
         (
             "network x {\n}\nvariables y { }",
-            "line 3: 'network', 'variable' or 'probability' is expected, not 'variables'",
+            "line 3: expected 'network', 'variable' or 'probability', not 'variables'",
         ),
         ("variable a {\n type discrete [2] { u, v };\n", "line 2: the file ends in the middle of a block"),
-        ("variable a { }\nvariable a { }", "line 2: variable 'a' is there twice"),
-        ("variable a { }\nprobability ( a | b ) { }", "line 2: 'b' is no variable"),
-        ("variable a { }\nprobability ( a ) { table x; }", "line 2: a probability is expected among 'x'"),
-        ("variable a { }\nprobability ( a ) { tables 1; }", "line 2: 'table' or values of the parents are expected"),
-        ("variable a { }\nprobability a { }", r"line 2: '\(' is expected, not 'a'"),
+        ("variable a { }\nvariable a { }", "line 2: variable 'a' is defined twice"),
+        ("variable a { }\nprobability ( a | b ) { }", "line 2: 'b' is not a variable"),
+        ("variable a { }\nprobability ( a ) { table x; }", "line 2: expected probabilities, not 'x'"),
+        ("variable a { }\nprobability ( a ) { tables 1; }", "line 2: expected 'table' or values of the parents, not"),
+        ("variable a { }\nprobability a { }", r"line 2: expected '\(', not 'a'"),
     ],
 )
 def test_what_is_no_network_is_named_with_its_line(text, message):
@@ -79,7 +79,7 @@ def test_words_that_the_format_lacks_are_told_in_comments():
     assert "type discrete [ 3 ] { inf_5, say_x, say_x_2 };" in text
     assert '// means vtable: ["table", {}]' in text
     assert "property" not in text
-    with pytest.raises(NetworkFileError, match="line 2: its JSON is none"):
+    with pytest.raises(NetworkFileError, match="line 2: its JSON must hold a name and its values"):
         parse_bif('network x { }\n// means a: [1"]\nvariable a { }')
 
 

@@ -114,26 +114,26 @@ def test_every_format_keeps_names_values_and_numbers(network):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<BIF><NETWORK>\n</NETWORK>", "line 2: it is no XML (no element found"),
+        ("<BIF><NETWORK>\n</NETWORK>", "line 2: it is not XML (no element found"),
         ("<BIF>\n<NETWORK></NETWORK></BIF>", "line 2: it has no variables"),
-        ("<html></html>", "line 1: <html> begins neither XMLBIF (<BIF>) nor XDSL (<smile>)"),
+        ("<html></html>", "line 1: <html> is neither XMLBIF (<BIF>) nor XDSL (<smile>)"),
         ("<smile/>", "line 1: it has no nodes"),
-        ('<!DOCTYPE BIF [\n<!ENTITY a "aaaa">]><BIF>&a;</BIF>', "line 2: it declares entities, which are not read"),
-        ("<BIF>" + "<a>\n" * 40, "line 32: elements are in each other more than 32 deep"),
+        ('<!DOCTYPE BIF [\n<!ENTITY a "aaaa">]><BIF>&a;</BIF>', "line 2: it declares entities, which are not supported: write their text instead"),
+        ("<BIF>" + "<a>\n" * 40, "line 32: elements are nested more than 32 deep"),
         ('<?xml version="1.0" encoding="no-such"?><BIF/>', "line 1: "),
-        (XMLBIF.replace("<FOR>smoke", "<FOR>smoking"), "line 9: 'smoking' is no variable"),
-        (XMLBIF.replace("<FOR>smoke", "<FOR>lung cancer"), "line 9: the definition of 'lung cancer' is there twice"),
-        (XMLBIF.replace("<NAME>smoke", "<NAME>lung cancer"), "line 5: variable 'lung cancer' is there twice"),
-        (XMLBIF.replace("0.25 0.25", "0.25 x"), "line 9: probabilities are expected among '0.5', '0.25', 'x'"),
+        (XMLBIF.replace("<FOR>smoke", "<FOR>smoking"), "line 9: 'smoking' is not a variable"),
+        (XMLBIF.replace("<FOR>smoke", "<FOR>lung cancer"), "line 9: the definition of 'lung cancer' is defined twice"),
+        (XMLBIF.replace("<NAME>smoke", "<NAME>lung cancer"), "line 5: variable 'lung cancer' is defined twice"),
+        (XMLBIF.replace("0.25 0.25", "0.25 x"), "line 9: expected probabilities, not '0.5', '0.25', 'x'"),
         (XMLBIF.replace('"nature"', '"decision"'), "line 4: variable 'lung cancer' is of type 'decision', not 'nature'"),
         (XMLBIF.replace("<FOR>smoke</FOR>", ""), "line 9: DEFINITION has 0 elements FOR instead of one"),
         (XDSL.replace("deterministic", "noisymax"), "line 4: node 'both' is of kind 'noisymax': change it to a table"),
-        (XDSL.replace("yes no no no", "yes no no maybe"), "line 5: 'maybe' is no state of the node"),
-        (XDSL.replace("smoke tub", "smoke tube"), "line 4: 'tube' is no node"),
-        (XDSL.replace('"tub"', '"smoke"'), "line 6: node 'smoke' is there twice"),
+        (XDSL.replace("yes no no no", "yes no no maybe"), "line 5: 'maybe' is not a state of the node"),
+        (XDSL.replace("smoke tub", "smoke tube"), "line 4: 'tube' is not a node"),
+        (XDSL.replace('"tub"', '"smoke"'), "line 6: node 'smoke' is defined twice"),
         (XDSL.replace('<state id="a" />', "<state/>"), "line 3: state has no id"),
         (XDSL.replace("probabilities", "table"), "line 3: cpt has 0 elements probabilities instead of one"),
-        (XMLBIF.replace("</VARIABLE>", "<PROPERTY>fewpass = [1</PROPERTY></VARIABLE>"), "line 4: its JSON is none of a name"),
+        (XMLBIF.replace("</VARIABLE>", "<PROPERTY>fewpass = [1</PROPERTY></VARIABLE>"), "line 4: its JSON must hold a name and its values"),
     ],
 )  # fmt: skip
 def test_what_is_no_network_is_named_with_its_line(text, message):
@@ -166,7 +166,7 @@ def test_formats_are_chosen_by_name_or_ending():
     ):
         assert choose_network_file_format(path, None) == form
     assert choose_network_file_format("a.txt", "xdsl") == "xdsl"
-    with pytest.raises(InvalidParameter, match=r"names of network files end in one of \.bif, \.xmlbif"):
+    with pytest.raises(InvalidParameter, match=r"the name of a network file ends in one of \.bif, \.xmlbif"):
         choose_network_file_format("a.txt", None)
-    with pytest.raises(InvalidParameter, match="formats of networks are bif, xmlbif, xdsl"):
+    with pytest.raises(InvalidParameter, match="must be one of bif, xmlbif, xdsl"):
         choose_network_file_format("a.bif", "net")

@@ -59,12 +59,12 @@ def test_a_folder_with_a_log_is_its_newest_version_in_any_store(table):
         ("{}", "9", "has no version 9: its newest is 4"),
         ("{}", "2001-01-01", "has no version of 2001-01-01T00:00:00.* the first that its log holds is 0"),
         ("{}", "soon", "has no version 'soon'. Give a number, or a time"),
-        ("delta://{}@2", "3", "names version 2, and version 3 is asked for"),
-        ("{}/day=*/*.parquet", None, "lies in the Delta Lake table .*/table, whose log tells which rows count"),
-        ("{}/day=a%20b", None, "lies in the Delta Lake table .*/table, whose log tells which rows count"),
-        ("{}/..", None, "holds the Delta Lake table .*/table. Name that table by itself"),
-        ("delta://{}/_delta_log", None, "is no Delta Lake table"),
-        ("iceberg://{}", None, "is no Iceberg table"),
+        ("delta://{}@2", "3", "names version 2, but version 3 was requested"),
+        ("{}/day=*/*.parquet", None, "lies in the Delta Lake table .*/table, whose log decides which rows are valid"),
+        ("{}/day=a%20b", None, "lies in the Delta Lake table .*/table, whose log decides which rows are valid"),
+        ("{}/..", None, "holds the Delta Lake table .*/table. Name only that table"),
+        ("delta://{}/_delta_log", None, "is not a Delta Lake table"),
+        ("iceberg://{}", None, "is not an Iceberg table"),
     ],
 )
 def test_what_is_no_snapshot_is_refused(table, uris, at, words):
@@ -76,10 +76,10 @@ def test_a_table_is_named_by_itself(table, tmp_path):
     pq.write_table(ROWS, tmp_path / "more.parquet")
     more = str(tmp_path / "more.parquet")
     for uris, at, words in (
-        ([more, f"delta://{table}@1"], None, "name a lake table by itself"),
-        ([more, table], None, "Name that table by itself"),
+        ([more, f"delta://{table}@1"], None, "name only the lake table, without other paths"),
+        ([more, table], None, "Name only that table"),
         (DeltaTable(table).file_uris(), None, "lies in the Delta Lake table"),  # as a shell expands table/*.parquet
-        (more, "3", "is no Delta Lake or Iceberg table, so it has no version 3"),
+        (more, "3", "is not a Delta Lake or Iceberg table, so it has no version 3"),
     ):
         with pytest.raises(SourceError, match=words):
             Source.open(uris, at=at)
@@ -95,7 +95,7 @@ def test_versions_and_files_that_are_no_longer_there_are_named(tmp_path):
     with pytest.raises(SourceError, match=r"no longer has version 1: its log begins with version 2\."):
         Source.open(tmp_path, at="1")
     next(tmp_path.glob("*.parquet")).unlink()
-    with pytest.raises(SourceError, match=r"\.parquet: is not there\. If it was deleted"):
+    with pytest.raises(SourceError, match=r"\.parquet: does not exist\. If it was deleted"):
         Source.open(tmp_path)
 
 

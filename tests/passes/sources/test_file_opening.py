@@ -115,7 +115,10 @@ def test_folders_of_a_web_server_and_in_memory_are_columns_too(web, memory):
     [
         ("/none.parquet", "no such file"),
         ("/plain.parquet", "cannot be read as Parquet"),
-        ("/moved.parquet", "or redirects. Name the new address"),
+        (
+            "/moved.parquet",
+            "cannot be read in ranges, because its server sends no size or redirects. Use the final address, or download the file",
+        ),
         ("/*.parquet", "matches no file|cannot be listed|no such file"),
     ],
 )
@@ -137,7 +140,7 @@ SCHEMES = r"is not a usable URI\. Give a path, or one of file://, s3://.*memory:
         ),
         *((uri, SCHEMES) for uri in ("simplecache::memory://a", "carrier-pigeon://a/b.parquet")),
         ("file://relative/x.parquet", "is not a usable URI|no such file"),
-        ([], "give at least one file"),
+        ([], "name at least one file, folder or glob"),
     ],
 )
 def test_what_names_no_file_is_refused(uri, says):
@@ -237,7 +240,7 @@ def test_only_the_folders_right_above_the_files_are_columns_where_the_file_has_n
 def test_files_outside_the_folders_are_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "day=2026-01-01"):
         part_in(folder)
-    with pytest.raises(SourceError, match=r"part.parquet: has no column 'day', and lies in no folder day="):
+    with pytest.raises(SourceError, match=r"part.parquet: has no column 'day' and is not in a folder day="):
         Source.open(tmp_path)
 
 

@@ -188,16 +188,19 @@ BROKEN = {
     "ragged.csv": (b"a,b\n1,2\n1\n", "cannot be read as CSV .*Expected 2 columns, got 1"),
     "latin.csv": ("a,b\n1,é\n".encode("latin-1"), "is not UTF-8 in line 2"),
     "cut.csv.gz": (gzip.compress(b"a,b\n" + b"1,2\n" * 5000)[:-20], "cannot be read as CSV"),
-    "packed.csv": (b"\x1f\x8b\x08\0" + bytes(60), "packed by gzip"),
+    "packed.csv": (
+        b"\x1f\x8b\x08\0" + bytes(60),
+        "is compressed by gzip. Rename it so that it ends in .csv.gz or .tsv.gz",
+    ),
     "zip.csv": (b"PK\x03\x04\0" + bytes(60), "is a ZIP file"),
-    "plain.csv.gz": (b"a,b\n1,2\n", "is not packed at all, though its name says gzip"),
-    "list.json": (b'[{"a": 1}, {"a": 2}]', "is one JSON list. Write an object a line: jq"),
+    "plain.csv.gz": (b"a,b\n1,2\n", "is not compressed, although its name says gzip"),
+    "list.json": (b'[{"a": 1}, {"a": 2}]', "is a single JSON list. Write one object per line: jq"),
     "pretty.json": (b'{\n "a": 1,\n', "cannot be read as JSON lines"),
-    "empty.jsonl": (b"\n", "holds no JSON object"),
+    "empty.jsonl": (b"\n", "contains no JSON object"),
     "mixed.jsonl": (b'{"a": 1}\n{"a": [2]}\n', "cannot be read as JSON lines .*changed from number to array"),
     "other.feather": (b"no feather at all", "cannot be read as Feather"),
     "other.orc": (b"no ORC at all" * 9, "cannot be read as ORC"),
-    "no ending": (b"a,b\n1,2\n" * 9, r"is not a Parquet file.* the name must end so: \.parquet, \.pq, \.csv"),
+    "no ending": (b"a,b\n1,2\n" * 9, r"is not a Parquet file.* other formats must end in: \.parquet, \.pq, \.csv"),
     "table.parquet.gz": (gzip.compress(b"PAR1"), "is not a Parquet file"),
 }
 
@@ -223,7 +226,7 @@ def test_numbers_far_from_texts_are_texts_too_and_that_is_told(tmp_path, monkeyp
     (tmp_path / "a.jsonl").write_text('{"b": null, "a": 1}\n' * 3 + '{"b": 2.5, "a": "x"}\n')
     source = Source.open(tmp_path / "a.jsonl")
     assert [value for batch in source.batches(["a"]) for value in batch.column(0).to_pylist()] == ["1", "1", "1", "x"]
-    assert "'a' holds numbers or truth values in some lines and text in others: all are read as text" in source.hints[0]
+    assert "'a' contains numbers or booleans in some lines and text in others: all are read as text" in source.hints[0]
 
 
 def test_a_folder_holds_one_format(table, tmp_path):
@@ -232,13 +235,13 @@ def test_a_folder_holds_one_format(table, tmp_path):
     (tmp_path / "readme.txt").write_text("no rows")
     assert Source.open(tmp_path).n_rows == 1400
     WRITERS["m.feather"](table, tmp_path / "m.feather")
-    with pytest.raises(SourceError, match=r"is a folder with CSV and Feather files. Name those you mean"):
+    with pytest.raises(SourceError, match=r"is a folder with CSV and Feather files. Choose one format"):
         Source.open(tmp_path)
     assert Source.open(tmp_path / "*.csv").n_rows == 1400
     WRITERS["p.parquet"](table, tmp_path / "p.parquet")
     found = Source.open(tmp_path)
     assert found.n_rows == 700, "Parquet goes first"
-    told = "only the Parquet files are read, not a.csv, b.csv, m.feather. Name all files to read them as one table."
+    told = "reading only the Parquet files, not a.csv, b.csv, m.feather. Name all files to read them as one table."
     assert found.hints == [f"{tmp_path}: {told}"]
 
 
@@ -282,7 +285,7 @@ def test_ten_thousand_columns_of_long_names_are_all_read(tmp_path):
 
 def test_a_line_of_names_that_does_not_end_is_refused_before_pyarrow_reads_it(tmp_path):
     (tmp_path / "a.csv").write_text(",".join(f"{i:05d}" + "n" * 995 for i in range(9_000)))
-    with pytest.raises(SourceError, match=r"a\.csv: has no end of its line of names within 4 MiB"):
+    with pytest.raises(SourceError, match=r"a\.csv: has a header line longer than 4 MiB"):
         Source.open(tmp_path / "a.csv")
 
 

@@ -83,7 +83,7 @@ def test_a_metadata_file_and_another_store_have_the_same_rows(table, tmp_path):
     [
         ("{}", "7", "has no snapshot 7: its newest is"),
         ("{}", "2001-01-01", "has no snapshot of 2001-01-01"),
-        ("{}/data", None, "lies in the Iceberg table .*/grown, whose log tells which rows count"),
+        ("{}/data", None, "lies in the Iceberg table .*/grown, whose log decides which rows are valid"),
     ],
 )
 def test_what_is_no_snapshot_is_refused(table, uris, at, words):
@@ -117,7 +117,7 @@ def test_a_catalog_tells_where_a_table_is(tmp_path, monkeypatch):
     assert Source.open(f"catalog://shop/lake.days@{old}").n_rows == 4
     assert Source.open("catalog://shop/lake.days", at=str(old)).n_rows == 4
     for uri, words in {
-        "catalog://shop/lake.weeks": "is no table of the catalog 'shop'",
+        "catalog://shop/lake.weeks": "is not a table of the catalog 'shop'",
         "catalog://shop/days": "Write catalog://NAME/NAMESPACE.TABLE",
         "catalog://nobody/lake.days": "Set PYICEBERG_CATALOG__NOBODY__URI",
     }.items():

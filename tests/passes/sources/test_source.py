@@ -162,7 +162,7 @@ def test_what_identifies_a_file(folder):
         ("long.txt", "long.txt: is not a Parquet file"),
         ("_SUCCESS", "_SUCCESS: is empty or too short"),
         ("empty folder", "empty folder: is a folder without files of a known format"),
-        ("cut.parquet", "cut.parquet: is not a Parquet file, or its end is cut off"),
+        ("cut.parquet", "cut.parquet: is not a Parquet file, or is truncated"),
         ("footer.parquet", "footer.parquet: cannot be read as Parquet"),
         ("names.parquet", "names.parquet: cannot be read as Parquet"),
     ],
@@ -213,7 +213,7 @@ def test_types_of_one_family_may_differ(tmp_path):
 def test_a_file_that_changes_or_vanishes_while_it_is_read_is_named(folder):
     source = Source.open(folder)
     written(folder / "a.parquet", table_of(11))
-    with pytest.raises(SourceError, match=r"a.parquet: has changed since it was opened\. Start again"):
+    with pytest.raises(SourceError, match=r"a.parquet: has changed since it was opened\. Run the command again"):
         list(source.batches())
     os.remove(folder / "a.parquet")
     with pytest.raises(SourceError, match=r"a.parquet: was removed"):
@@ -268,7 +268,7 @@ def test_a_file_whose_rows_are_lost_is_named(folder):
     source = Source.open(path)
     path.write_bytes(whole[:40] + b"\0" * (len(whole) - 40))
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    with pytest.raises(SourceError, match=r"b.parquet: has changed since it was opened\. Start again"):
+    with pytest.raises(SourceError, match=r"b.parquet: has changed since it was opened\. Run the command again"):
         list(source.batches())
     footer = int.from_bytes(whole[-8:-4], "little") + 8
     path.write_bytes(whole[:40] + b"\0" * (len(whole) - 40 - footer) + whole[-footer:])

@@ -6,7 +6,7 @@ import pytest
 
 from fewpass import KDB, SKDB, TAN
 from learners import load_model
-from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.models.evidence import NoneOf, Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Sample, Surprise
 from learners.orders.formats.network_tables import Network
@@ -152,7 +152,7 @@ def test_impossible_evidence_names_the_column():
         {"a": {(): (0.5, 0.5)}, "b": {("x",): (1.0, 0.0), ("y",): (0.0, 1.0)}},
     )
     for kind in (Conditional, Map, Sample):
-        with pytest.raises(ImpossibleEvidence, match="column 'b' is never, with what else is given, 'y'"):
+        with pytest.raises(ImpossibleEvidence, match="column 'b' is never, given the other evidence, 'y'"):
             summed(random_with_free(network)).answer([kind(evidence={"a": "x", "b": "y"})])
     assert summed(network).answer([Marginal({"a": "x", "b": "y"})])[0]["probability"] == 0.0
 
@@ -271,3 +271,26 @@ def test_queries_say_what_predictions_say(table, make):
             for n in (0, 2_000_000)
         )
         assert ours == pytest.approx(theirs, abs=TOLERANCE)
+
+
+def test_numbers_of_the_evidence_name_the_intervals_that_they_stand_for(table):
+    model = KDB(k=1).fit(table, "class").model_
+    size = model.schema.attributes[-1]
+    cut, labels = size.cuts[0], size.unique_labels()
+
+    def stands_for(evidence):
+        (answer,) = answer_network_queries(
+            model, [Conditional(("class",), evidence)], lambda: compile_model_circuit(model)
+        )
+        return answer.get("stands_for")
+
+    first, second = labels[int(size.has_missing)], labels[int(size.has_missing) + 1]
+    assert stands_for({"size": cut}) == {"size": first}
+    assert stands_for({"size": [cut, np.nextafter(cut, np.inf)], "a": "v0"}) == {"size": f"{first} or {second}"}
+    for evidence in ({"size": Range(None, cut)}, {"size": first}, {"size": None}, {"a": "v1"}):
+        assert stands_for(evidence) is None
+    with pytest.raises(
+        InvalidEvidence, match=r"'size' is cut into intervals, and .* holds other numbers too: exclude the whole"
+    ):
+        stands_for({"size": NoneOf((cut,))})
+    assert stands_for({"size": NoneOf((first,))}) is None

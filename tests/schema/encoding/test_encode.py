@@ -253,11 +253,11 @@ def test_a_value_of_the_wrong_type_is_named_with_row_and_column(attribute, value
 @pytest.mark.parametrize(
     ("attribute", "column", "says"),
     [
-        (WORD, [1, 2], "'x' holds int64 here, but string in training"),
-        (Attribute("x", "nominal", (1, 2)), ["1"], "'x' holds string here, but int64 in training"),
-        (NUMBER, ["1"], "'x' holds string, but the model needs numbers"),
+        (WORD, [1, 2], "'x' has type int64 here, but had string in training"),
+        (Attribute("x", "nominal", (1, 2)), ["1"], "'x' has type string here, but had int64 in training"),
+        (NUMBER, ["1"], "'x' has type string, but the model needs numbers"),
         (WORD, [b"a"], "'x' holds binary"),
-        (NUMBER, [[1.0]], r"'x' holds list<.*>, but the model needs numbers"),
+        (NUMBER, [[1.0]], r"'x' has type list<.*>, but the model needs numbers"),
         (WORD, [["a"]], r"'x' holds list<.*>, which cannot be read"),
         (WORD, [{"a": 1}], r"'x' holds struct<.*>, which cannot be read"),
     ],

@@ -59,7 +59,7 @@ def test_columns_say_how_rows_are_written_wherever_a_model_reads_them(folder):
     for command in ("predict", "score"):
         run(command, "m", file, "--out", folder / f"{command}.parquet", *where)
         assert pq.read_table(folder / f"{command}.parquet").num_rows == 600
-    assert "what the columns tell" in run("report", "m", file, "--html", folder / "o.html", *where)
+    assert "information in each column" in run("report", "m", file, "--html", folder / "o.html", *where)
     drift = json.loads(run("drift", "m", file, "--json", *where))
     assert drift["rows"]["counted"] == 600 and drift["is_drifting"] is False
     assert "--columns" in run("evaluate", "m", file, "--columns", "[1]", "-w", folder / "w", code=2)
@@ -70,7 +70,7 @@ def test_a_class_that_training_did_not_see_counts_as_wrong(folder):
     found = json.loads(run("evaluate", "m", file, "--json", *where))
     assert found["n_unknown_class_rows"] == 60 and found["zero_one_loss"] >= 0.1
     told = run("evaluate", "m", file, *where)
-    assert "60 of them of classes that training did not see" in told
+    assert "60 of them of classes not seen in training" in told
     both = json.loads(run("evaluate", "m@1", "m", file, "--json", *where))
     assert [each["n_unknown_class_rows"] for each in both["models"]] == [60, 60]
 
@@ -86,7 +86,20 @@ def test_a_target_of_many_whole_numbers_looks_like_regression(folder):
     rows = "".join(f"{draw.choice('uv')},{draw.randrange(90)}\n" for _ in range(900))
     (folder / "numbers.csv").write_text("a,y\n" + rows)
     told = run("train", folder / "numbers.csv", "-t", "y", "-n", "numbers", "-l", "nb", "-w", folder / "w")
-    assert "'y' holds whole numbers of 90 values: that looks like regression" in " ".join(told.split())
+    assert "'y' holds 90 different whole numbers, which looks like regression" in " ".join(told.split())
+
+
+def test_a_target_of_few_whole_numbers_looks_like_regression_if_its_neighbours_are_alike(folder):
+    draw = random.Random(1)
+    rings = "".join(f"{draw.choice('uv')},{round(draw.gauss(10, 3))}\n" for _ in range(900))
+    kinds = "".join(
+        f"{draw.choice('uv')},{draw.choice([1, 3, 3, 3, 3, 4, 5, 8, 8, 8, 8, 9, 11, 13, 15, 15, 15, 15, 17])}\n"
+        for _ in range(900)
+    )
+    for name, rows, is_named in (("rings", rings, True), ("kinds", kinds, False)):
+        (folder / f"{name}.csv").write_text("a,y\n" + rows)
+        shown = run("train", folder / f"{name}.csv", "-t", "y", "-n", name, "-l", "nb", "-w", folder / "w")
+        assert ("which looks like regression" in " ".join(shown.split())) is is_named
 
 
 def test_few_rows_are_too_few_to_drift_in_words_json_and_exit_code(folder):
@@ -130,7 +143,7 @@ def test_a_large_model_goes_to_sql_with_its_table_in_parquet_beside_the_script(f
     monkeypatch.setattr(script, "MOST_CELLS", 1)
     asked = ("models", "sql", "m", "--table", "rows", "-w", folder / "w")
     refused = str(CliRunner().invoke(app, list(map(str, asked))).exception)
-    assert "more than 1 that SQL is written for. For DuckDB, name a file for the script (--out, path=)" in refused
+    assert "more than the 1 that SQL export allows. For DuckDB, write the script to a file (--out, path=)" in refused
     run(*asked, "--out", out)
     assert (folder / "m.parquet").exists() and "read_parquet" in out.read_text()
     run("predict", "m", file, "--out", folder / "sql.parquet", "-w", folder / "w")
@@ -191,7 +204,7 @@ def test_a_missing_mark_of_all_columns_is_kept_for_the_class(folder):
         folder / "t.csv",
         *place,
     )
-    assert "570 rows of test data" in told and "did not see" not in told
+    assert "570 rows of test data" in told and "not seen" not in told
     assert "570 rows measured" in run("evaluate", "marked", folder / "t.csv", *place)
 
 

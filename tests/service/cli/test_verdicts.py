@@ -48,9 +48,11 @@ def test_a_structure_without_edges_is_told_in_words(trained, monkeypatch):
     found: dict = {"nodes": [{"name": "a"}, {"name": "b"}], "edges": []}
     monkeypatch.setattr(product, "version_structure", lambda *_: found)
     asked = ("models", "structure", "m", "-w", trained / "workspace")
-    assert "No edge joins any two of 2 columns. None was found to tell of another." in run(*asked)
+    assert "No edge joins any two of 2 columns. No column depends on another, given the class." in " ".join(
+        run(*asked).split()
+    )
     found["circuit"] = {"nodes": 3}
-    assert "It is a circuit, whose nodes fewpass models circuit m shows." in " ".join(run(*asked).split())
+    assert "It is a circuit: fewpass models circuit m shows its nodes." in " ".join(run(*asked).split())
 
 
 def test_train_ends_with_a_sentence_and_what_comes_next(trained):
@@ -102,7 +104,7 @@ def test_what_comes_next_is_what_the_model_answers():
     of_trees = suggested_next_commands("m", "xgboost", "y", None)
     assert "predict" in of_trees and "query" not in of_trees
     assert suggested_next_commands("m", "orders", None, None).startswith("next: fewpass models structure m ·")
-    assert rows_read_summary([]) == "No row was read: every count was stored."
+    assert rows_read_summary([]) == "No rows were read: all counts were stored."
 
 
 def test_ids_of_jobs_are_never_broken(trained):
@@ -138,7 +140,7 @@ def test_a_port_in_use_is_one_sentence():
 
 def test_a_query_answers_first_in_words(trained):
     lines = run("query", "rain", "--given", "humidity=2.5", "-w", trained / "workspace").splitlines()
-    assert "class" in lines[1] and lines[-1].startswith("log probability of what is given: ")
+    assert "class" in lines[1] and lines[-1].startswith("log probability of the evidence (natural log): ")
     assert not any("-inf" in line or "log_" in line for line in lines)
 
 
@@ -165,7 +167,7 @@ def test_tables_of_any_width_break_no_words(n, capsys):
 
 def test_the_price_of_forgetting_is_said():
     price = {"model": "late@2", "cut_points_move": ["number"], "n_rows_again": 15000}
-    assert forgetting_price_line(price) == "late@2: cut points of 'number' move, 15,000 rows are read again"
+    assert forgetting_price_line(price) == "late@2: cut points of 'number' move, 15,000 rows will be read again"
     assert forgetting_price_line(price | {"cut_points_move": [], "n_rows_again": 0}) == (
-        "late@2: no cut point moves; counts are subtracted"
+        "late@2: cut points stay, so counts are subtracted"
     )

@@ -254,7 +254,7 @@ def test_the_model_page_opens_with_the_report_that_rest_tells(site):
         assert all(f"{n:,}" in words for n in row)
     version = site.client.get("/v1/models/weather").json()
     assert version["sha256"] in words and f"{version['metrics']['log_loss']:.3g}" in words
-    assert "No champion has met a challenger yet" in words
+    assert "No promotion has been decided yet" in words
     assert report["metrics"] == {name: version["metrics"][name] for name in report["metrics"]}
     assert report["floor"]["log_loss"] == version["metrics"]["class_shares_log_loss"]
     call = re.findall(r"<code>(curl -X POST .*?/predict)</code>", text, re.DOTALL)
@@ -301,13 +301,13 @@ def test_a_file_is_uploaded_whole_or_not_at_all(site):
     assert sent.status_code == 201 and sent.json()["n_bytes"] == len(body)
     uri = sent.json()["uri"]
     again = site.client.put("/v1/datasets/sizes/files/sizes.csv", content=body)
-    assert again.status_code == 409 and "exists already" in again.json()["detail"]
+    assert again.status_code == 409 and "already exists" in again.json()["detail"]
     made = site.client.post("/v1/datasets", json={"name": "sizes", "uris": [uri], "target": "class"})
     assert made.status_code == 201, made.text
     told = site.client.get("/v1/datasets/sizes/profile").json()
     assert told["rows"][0] == ["0", "no"] and told["n_rows"] == 300
     answer = page(site.client, "/console/data/sizes/rows")
-    assert 'class="series-2"' in answer.text and "300 rows were looked at" in read(answer.text).text
+    assert 'class="series-2"' in answer.text and "from 300 rows." in read(answer.text).text
     assert "Column to predict" not in page(site.client, "/console/data/sizes").text, "the data set names it"
 
 
@@ -317,7 +317,7 @@ def test_of_a_data_set_that_was_too_large_to_look_at_a_sample_offers_the_columns
         product.register_dataset(workspace, DatasetRequest(name="huge", uris=[str(site.train)]), is_remote=True)
     with TestClient(create_app(settings), base_url="http://localhost") as client:
         text = page(client, "/console/data/huge/rows").text
-        assert "no pass has been made over it" in read(text).text and "rows from parts of it" in read(text).text
+        assert "has not been read completely" in read(text).text and "rows from parts of it" in read(text).text
         assert "<option selected>class</option>" in text, "the last one of few values"
         assert "Column to predict" not in page(client, "/console/data/huge").text, "it comes with the sample"
         chosen = page(client, "/console/data/huge?target=class").text

@@ -129,7 +129,7 @@ def test_jobs_that_cannot_succeed_are_refused_at_once(site, dataset):
     assert "kk" in refused(train | {"parameters": {"kk": 2}})
     refused(train | {"kind": "dance"})
     graphs = train | {"learner": "orders", "model": "graphs", "holdout": 0}
-    assert "has no class, every column is a node" in refused(graphs | {"target": "class"})
+    assert "has no class, because every column is a node: leave the target out" in refused(graphs | {"target": "class"})
     assert run_job(site.client, graphs)["state"] == "succeeded", "the data set's target is a column like others"
     for named in ({"target": "clas"}, {"columns": {"clas": {"drop": True}}}, {"timestamp": "clas", "window": "30d"}):
         for body in (train | named, {"kind": "refresh", "train": train | named}):

@@ -60,7 +60,7 @@ def test_a_compressed_stream_is_refused_before_anything_of_it_is_decompressed(co
 def test_bytes_that_several_columns_show_are_counted_for_each():
     numbers = pa.array(np.zeros(1000))
     batch = pa.RecordBatch.from_arrays([numbers] * 200, names=[f"c{i}" for i in range(200)])
-    with pytest.raises(BodyTooLarge, match="would take 1,600,000 bytes decoded"):
+    with pytest.raises(BodyTooLarge, match="would take 1,600,000 bytes; the limit is"):
         read_arrow_stream(stream_of(batch), 1000, MEBIBYTE)
 
 
@@ -132,7 +132,7 @@ def test_a_body_of_the_control_plane_has_a_number_of_values_that_is_read_at_once
         for path in ("jobs", *(f"models/m/{kind}" for kind in ("whatif", "query", "labels"))):
             answer = client.post(f"/v1/{path}", content=body, headers=JSON)
             assert answer.status_code == 413, answer.text
-            assert "at most 500,000 are read here" in answer.json()["detail"]
+            assert "the limit is 500,000. Send fewer at once" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_requests_together_hold_no_more_than_they_may():
         first.add(60)
         with Hold(in_flight) as second:
             second.add(40)
-            with pytest.raises(Overloaded, match="hold 100 bytes, and this one would take 1 more than the 100 for all"):
+            with pytest.raises(Overloaded, match="hold 100 bytes; 1 more would exceed the limit of 100"):
                 second.add(1)
         assert in_flight.n_bytes == 60
     assert in_flight.n_bytes == 0

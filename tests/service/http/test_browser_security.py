@@ -47,7 +47,10 @@ def test_a_page_from_elsewhere_changes_nothing(site, page):
     before = site.client.get("/v1/models/weather/versions").json()
     for method, path in UNSAFE:
         body = problem(site.client.request(method, path, headers=headers), 403)
-        assert "Pages of other sites and ports" in body["detail"]
+        assert (
+            "Pages of other origins may not change anything or request predictions. Send the request without a browser, or from a page of this server"
+            in body["detail"]
+        )
     assert site.client.get("/v1/models/weather/versions").json() == before
 
 

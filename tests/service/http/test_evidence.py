@@ -68,7 +68,7 @@ def test_an_intervention_is_asked_over_rest(site, circuit):
     assert cut["distributions"]["class"] == pytest.approx(joined["distributions"]["class"])  # no arc leads to the class
     assert {"from": "class", "to": "outlook"} in cut["intervention"]["cut"]
     wrong = ask(site.client, "sky", {"kind": "marginal", "do": {"outlook": "sunny"}}, code=422)
-    assert "this model is no network with arcs" in wrong["detail"]
+    assert "but this model is not a network with arcs" in wrong["detail"]
     for known, words in (
         ({"do": {"outlook": "snow"}}, "never had the value 'snow'"),
         ({"graph": {"n": 10}}, "Only a posterior over structures"),
@@ -95,7 +95,7 @@ def test_ranges_end_at_cut_points(site, circuit):
     (inside,) = ask(site.client, "sky", {"kind": "marginal", "evidence": {"humidity": humidity}})
     assert inside["probability"] == pytest.approx(sum(shares[label] for label in labels[1:3]), rel=1e-9)
     refused = ask(site.client, "sky", {"kind": "marginal", "evidence": {"humidity": {"low": 60.123}}}, code=422)
-    assert "no range of them starts at 60.123, but at" in refused["detail"]
+    assert "a range cannot start at 60.123, only at" in refused["detail"]
     assert as_json("query", "sky", "marginal", "--given", f"humidity={low}..{high}", workspace=site.workspace) == inside
 
 
@@ -114,7 +114,10 @@ def test_the_command_line_answers_as_rest_does(site, circuit):
     ("query", "words"),
     [
         ({"evidence": {"outlook": {"any": 1}}}, '{"low": …, "high": …} or {"none_of": […]}'),
-        ({"evidence": {"outlook": "sunny"}, "likely": {"outlook": {"sunny": 1}}}, "is both given and likely"),
+        (
+            {"evidence": {"outlook": "sunny"}, "likely": {"outlook": {"sunny": 1}}},
+            "is in both evidence and likely: keep one of the two",
+        ),
     ],
 )
 def test_what_is_no_evidence_is_told(site, query, words):
@@ -128,7 +131,7 @@ def test_what_if_answers_by_the_joint(site):
 
     evidence = {"outlook": ["sunny", "rain"], "humidity": None}
     parts = what_if(evidence=evidence, likely=LIKELY)
-    wanted = "needs one value of each column that is known, and 'outlook' has more"
+    wanted = "need a single value for each known column, and 'outlook' has several"
     assert wanted in parts["absent"]["prediction"]
     posterior, completion = parts["parts"]["posterior"], parts["parts"]["completion"]
     query = {"evidence": evidence | {"humidity": "(missing)"}, "likely": LIKELY}

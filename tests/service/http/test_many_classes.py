@@ -113,7 +113,7 @@ def test_intervals_labels_and_reasons_of_many_classes_and_their_monitoring(shop,
     both = problem(client.post(PATH, params={"interval": 0.9, "top_k": 2}, **body), 422)
     assert both["detail"] == "Intervals are of all classes: ask for them without top_k."
     kept = problem(client.post(PATH, params={"id": "true"}, **body), 422)
-    assert "classes are counted, but not kept for labels" in kept["detail"]
+    assert "classes are counted but not kept for labels; omit the id" in kept["detail"]
     reasons = client.post("/v1/models/articles/explain", **body).json()["explanations"][0]
     assert reasons["log_odds"] == pytest.approx(reasons["prior"] + sum(reasons["contributions"].values()))
     watched = client.get("/v1/models/articles/monitoring")

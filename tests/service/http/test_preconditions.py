@@ -69,7 +69,7 @@ def test_an_alias_is_created_only_once(client):
     headers = {"if-none-match": "*"}
     assert client.put(f"{ALIASES}/once", json={"version": 1}, headers=headers).status_code == 200
     found = refused(client.put(f"{ALIASES}/once", json={"version": 2}, headers=headers))
-    assert "Alias play@once exists already" in found["detail"]
+    assert "Alias play@once already exists" in found["detail"]
     assert client.get(ALIASES).json()["aliases"]["once"] == 1
 
 

@@ -72,11 +72,15 @@ def test_queries_of_all_kinds(site, circuit, model):
         ({"kind": "marginal", "evidence": {"outlook": "hail"}}, 422, "'hail'"),
         ({"kind": "map", "evidence": {"windy": "perhaps"}}, 422, "'perhaps'"),
         ({"kind": "guess"}, 422, "guess"),
-        ({"kind": "sample", "n": 2_000_000}, 422, "at most 1,000,000 samples"),
-        ({"kind": "sample", "n": 900_000}, 413, "at most 2000 are answered in one request (FEWPASS_MAX_ROWS)"),
+        ({"kind": "sample", "n": 2_000_000}, 422, "must be at most 1,000,000"),
+        ({"kind": "sample", "n": 900_000}, 413, "the limit is 2000 per request (FEWPASS_MAX_ROWS)"),
         ({"kind": "map", "solver": "beam", "seed": -1}, 422, "seed=-1"),
-        ({"kind": "map", "k": 10**400}, 422, "use 1 to 1,000"),
-        ({"kind": "moments"}, 422, "No column of the model has moments"),
+        ({"kind": "map", "k": 10**400}, 422, "must be 1 to 1,000"),
+        (
+            {"kind": "moments"},
+            422,
+            "The model has no moments, because all its columns are discrete or cut into intervals: ask for distributions, or train a circuit",
+        ),
         ({"kind": "marginal", "of": "class"}, 422, "there are evidence, likely"),
     ],
 )
@@ -110,7 +114,7 @@ def test_what_json_does_not_have_is_no_evidence(site, number):
 )
 def test_a_number_of_thousands_of_digits_is_named(site, path, body, code, field):
     response = site.client.post(f"/v1/models/weather/{path}", content=body % ("-" + "9" * 5000), headers=JSON)
-    assert f"{field}: is a whole number of more than 4,300 digits" in problem(response, code)["detail"]
+    assert f"{field}: is a whole number with more than 4,300 digits" in problem(response, code)["detail"]
     in_doubles = site.client.post(f"/v1/models/weather/{path}", content=body % ("9" * 400), headers=JSON)
     assert in_doubles.status_code == 200, in_doubles.text
     with pytest.raises(typer.BadParameter, match="'humidity' has too many digits"):
@@ -150,9 +154,9 @@ def test_a_stream_starts_anew_when_the_circuit_of_its_file_has_changed(weather_f
         for comment, share in (("", 0.25), ("# the same\n", 0.25), ("", 0.75)):
             path.write_text(comment + GIVEN_CIRCUIT.format(share, 1 - share))
             passes = product.train_and_report_passes(workspace, request)[1]
-            stages.append([each["stage"] for each in passes if "row" in each["stage"] or "anew" in each["stage"]])
+            stages.append([each["stage"] for each in passes if "row" in each["stage"] or "scratch" in each["stage"]])
     assert stages[:2] == [[], ["learning row by row"]]
-    assert stages[2][0] == "starting anew, as the circuit of its file has changed"
+    assert stages[2][0] == "starting from scratch, because the circuit of its file has changed"
 
 
 @pytest.mark.parametrize("evidence", [{"humidity": 60}, {"outlook": None}, {"windy": True, "class": "yes"}])
@@ -201,7 +205,7 @@ def test_tables_of_queries_can_be_read_at_any_width(tmp_path):
     assert "row 30" in many and many.count(names[7]) == 30
     assert said("query", "land", "sample", "--set", "n=30", "--of", names[0]).count(names[0]) == 1
     joint = said("query", "land", "conditional", "--of", names[0], "--set", "joint=true")
-    assert f"{names[0]}=Österreich" in joint and "what is given" not in joint
+    assert f"{names[0]}=Österreich" in joint and "log probability of the evidence" not in joint
     lineage = said("models", "lineage", "land")
     assert "learner: spn" in lineage and "{" not in lineage and "read 300 rows" in lineage
     schema = said("schema", tmp_path / "land.parquet")
@@ -264,7 +268,7 @@ def test_the_answering_of_a_request_ends_in_time():
     """Also where each query by itself is quick: the limit is for all of them together."""
     model = drive(recipes.learner("nb", {}, "class"), Source.of_table(TABLE))
     many = [Map(("word",), {"number": 1.5}, solver="bt")] * 50
-    with pytest.raises(TooSlow, match=r"longer than the 7 s that one request may ask \(FEWPASS_QUERY_S\)"):
+    with pytest.raises(TooSlow, match=r"longer than the 7 s allowed per request \(FEWPASS_QUERY_S\)"):
         queries.answer_model_queries(model, many, queries.query_deadline_check(time.monotonic() - 1, 7))
     pauses = []
     assert len(queries.answer_model_queries(model, many, lambda: pauses.append(1))) == len(pauses) == 50

@@ -262,7 +262,7 @@ def test_a_key_makes_so_many_requests_and_others_theirs(clock, per_s, at_once):
     rates, taken = RequestRates(per_s), 0
     for _ in range(at_once):
         rates.take("ana")
-    words = f"Key 'ana' may make {per_s:g} requests a second .* Try again in"
+    words = f"Key 'ana' may send {per_s:g} requests per second .* Try again in"
     with pytest.raises(TooManyRequests, match=words) as refused:
         rates.take("ana")
     rates.take("ben")

@@ -95,10 +95,10 @@ def test_the_next_time_is_what_the_clock_on_the_wall_says(expression, zone, mome
         ("R * * * *", "UTC", "'R' is not a minute"),
         ("; * * * *", "UTC", "';' is not a minute"),
         ("@reboot", "UTC", "Use five fields"),
-        ("0 3 * * *", "Berlin", "no time zone 'Berlin' .similar: Europe/Berlin"),
+        ("0 3 * * *", "Berlin", "Unknown time zone 'Berlin' .similar: Europe/Berlin"),
         ("0 3 * * *", "../etc/passwd", "no time zone"),
         ("0 3 * * *", "", "no time zone ''"),
-        ("0 3 * * *", "right/UTC", "no time zone 'right/UTC'"),
+        ("0 3 * * *", "right/UTC", "Unknown time zone 'right/UTC'"),
     ],
 )
 def test_what_is_wrong_is_named(expression, zone, words):

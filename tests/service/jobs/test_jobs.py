@@ -81,7 +81,7 @@ def test_cancel_stops_a_job_that_would_run_for_ever_and_a_queued_one_at_once(sho
     assert wait_for(queue, after.id, finished).state == "succeeded"  # the slot was free again
     assert queue.get(running.id).state == "cancelled" and not (tmp_path / "log2").exists()
     processes.wait_for(lambda: shop.is_cleaned(running.id))  # at once, or by the next worker
-    with pytest.raises(Conflict, match="only a failed or cancelled job"):
+    with pytest.raises(Conflict, match="only failed and cancelled jobs can be retried"):
         queue.retry(after.id)
 
 

@@ -123,7 +123,7 @@ def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(copy, tmp_path
     (tmp_path / "short.tar").write_bytes(b"no archive")
     with pytest.raises(CorruptFile, match="is damaged"):
         backup.restore_workspace(tmp_path / "short.tar", target)
-    with pytest.raises(InvalidRequest, match="no backup"):
+    with pytest.raises(InvalidRequest, match="No backup found at"):
         backup.restore_workspace(tmp_path / "nothing", target)
     assert backup.restore_workspace(copy, target).n_versions == 2
     before = contents(target)
@@ -133,7 +133,11 @@ def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(copy, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("path", "reason"), [("../victim.duckdb", "outside of the workspace"), ("models/m/9.duckdb", "not in the backup")]
+    ("path", "reason"),
+    [
+        ("../victim.duckdb", "outside of the workspace"),
+        ("models/m/9.duckdb", "which the backup lacks. Use another backup"),
+    ],
 )
 def test_a_backup_that_names_what_is_not_in_it_is_refused(copy, tmp_path, path, reason):
     """Whoever deleted such a model later would remove files outside of the workspace."""
@@ -149,7 +153,7 @@ def test_a_backup_that_names_what_is_not_in_it_is_refused(copy, tmp_path, path, 
 def test_a_backup_overwrites_nothing_and_does_not_hide_damage(small, tmp_path):
     with Workspace(small) as workspace:
         (tmp_path / "taken").mkdir()
-        with pytest.raises(Conflict, match="exists already"):
+        with pytest.raises(Conflict, match="already exists"):
             backup.back_up_workspace(workspace, tmp_path / "taken")
         with pytest.raises(InvalidRequest, match="outside"):
             backup.back_up_workspace(workspace, small.workspace / "copy")
@@ -188,7 +192,7 @@ def sql(small, statement):
 def test_a_sound_workspace_is_found_sound(small):
     found = run("doctor", workspace=small.workspace)
     assert {item["state"] for item in found} <= {"ok", "warning"}
-    assert "2 versions are whole" in finding(found, "models", "ok")["detail"]
+    assert "2 versions verified" in finding(found, "models", "ok")["detail"]
     for check in ("workspace", "control database", "migrations", "clock", "workers", "API keys"):
         finding(found, check, "ok")
 
@@ -202,7 +206,7 @@ def test_a_damaged_compiled_form_is_found_and_made_anew(small):
     found = run("doctor", workspace=small.workspace, code=1)
     assert "--repair" in finding(found, "models", "failed")["remedy"]
     examined(small, repair=True)
-    assert "2 versions are whole" in finding(run("doctor", workspace=small.workspace), "models", "ok")["detail"]
+    assert "2 versions verified" in finding(run("doctor", workspace=small.workspace), "models", "ok")["detail"]
 
 
 def overwrite_pages(small):
@@ -244,7 +248,7 @@ def test_what_a_crash_has_left_is_found(small):
     orphan = folder / "9-00000000.duckdb"
     orphan.write_bytes(b"left")
     assert str(orphan) in finding(examined(small), "orphans", "warning")["detail"]
-    assert "1 files" in finding(examined(small, repair=True), "orphans", "ok")["detail"] and not orphan.exists()
+    assert "1 file " in finding(examined(small, repair=True), "orphans", "ok")["detail"] and not orphan.exists()
 
 
 def test_a_damaged_note_is_found(small, weather_files):
@@ -269,15 +273,19 @@ def test_jobs_without_a_worker_are_found(small, weather_files):
     with Workspace(small) as workspace:
         product.submit_job(workspace, training(weather_files[0], "waiting"), is_remote=False)
     found = finding(examined(small), "workers", "warning")
-    assert "1 jobs wait" in found["detail"] and "fewpass worker" in found["remedy"]
+    assert (
+        "1 job waiting" in found["detail"]
+        and "fewpass worker" not in found["detail"]
+        and "fewpass worker" in found["remedy"]
+    )
     slot, lock = acquire_worker_slot(small.workspace / "workers")
     with lock, Workspace(small) as workspace:
         take_lease(workspace.control, "w", lease_host_name(), slot, 30)
-        assert "1 run" in finding(examined(small), "workers", "ok")["detail"]
+        assert "1 worker running" in finding(examined(small), "workers", "ok")["detail"]
 
 
 def test_a_workspace_that_is_none_or_full_or_open_is_found(tmp_path, small, monkeypatch):
-    assert "no folder" in finding(examined(Settings(workspace=tmp_path / "none")), "workspace", "failed")["detail"]
+    assert "does not exist" in finding(examined(Settings(workspace=tmp_path / "none")), "workspace", "failed")["detail"]
     finding(examined(small.model_copy(update={"host": "0.0.0.0"})), "API keys", "failed")
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage._replace(free=5_000_000))
@@ -357,7 +365,7 @@ def test_kernels_that_others_may_write_are_found(small, tmp_path, monkeypatch):
 def test_doctor_works_beside_a_server(small):
     with local_server(small) as server:
         wait_for(lambda: "worker started" in server.log.read_text())
-        assert "1 run" in finding(examined(small), "workers", "ok")["detail"]
+        assert "1 worker running" in finding(examined(small), "workers", "ok")["detail"]
 
 
 def test_with_the_control_database_elsewhere_a_backup_holds_the_files_it_names(tmp_path, weather_files):

@@ -21,7 +21,7 @@ def test_a_backup_holds_what_was_uploaded_into_the_workspace(tmp_path):
         (uri,) = product.register_example_dataset(workspace).uris
         backup.back_up_workspace(workspace, copy)
     (found,) = uploads(settings)
-    assert found.state == "ok" and "a backup holds them" in found.detail
+    assert found.state == "ok" and "included in backups" in found.detail
     backup.restore_workspace(copy, restored)
     again = restored / Path(uri).relative_to(settings.workspace)
     assert again.read_bytes() == Path(uri).read_bytes()

@@ -69,7 +69,9 @@ def test_a_sampled_circuit_over_rest(site):
     assert facts["n_sweeps"] == 40 and facts["n_chains"] == 2
     assert "<svg" in site.client.get("/v1/models/sampled/trace.svg").text
     refused = problem(site.client.get("/v1/models/weather/trace.svg"), 422)
-    assert "has no chains to draw" in refused["detail"]
+    assert (
+        "has no sampling chains to plot. Train with --learner spn --set learning=gibbs to get them" in refused["detail"]
+    )
 
 
 def test_an_update_goes_on_with_new_rows_behind_the_old_ones(workspace, tmp_path):
@@ -93,7 +95,7 @@ def test_an_update_goes_on_with_new_rows_behind_the_old_ones(workspace, tmp_path
     assert np.array_equal(model_of(same).draws.weight, grown.draws.weight)
     (folder / "b.parquet").unlink()
     _, passes = product.train_and_report_passes(workspace, request_of(folder, update=True))
-    assert passes[0]["stage"] == "starting anew, as a file that was learned from is gone or has changed"
+    assert passes[0]["stage"] == "starting from scratch, because a file of the last training was removed or changed"
 
 
 def test_served_draws_have_what_their_first_query_needs(workspace, tmp_path):

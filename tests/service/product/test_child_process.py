@@ -38,7 +38,7 @@ def test_a_reader_gives_way_and_ends_with_its_time(tmp_path, monkeypatch):
         pid = run_in_child_process(workspace, process_id)
         ours, found = given[pid]
         assert found == min(ours + job_limits.NICENESS, job_limits.LEAST_PRIORITY)
-        with pytest.raises(TooSlow, match=r"takes longer than 0\.2 s to read\."):
+        with pytest.raises(TooSlow, match=r"takes longer than 0\.2 s\."):
             run_in_child_process(workspace, sleep, time_limit_s=0.2)
         wait_for(lambda: ended([pid]))
 

@@ -129,7 +129,7 @@ def test_weights_count_rows_as_if_repeated_and_a_refresh_goes_on_with_them(works
     served = product.load_served_model(workspace, "dirty")
     assert refreshed != of_command and [entry.name for entry in served.schema.left_out] == ["n"]
     assert served.model.facts["n_rows"] == pq.read_table(repeated()).num_rows
-    with pytest.raises(SchemaError, match=r"1\.parquet: Column 'z' is the weight of the rows"):
+    with pytest.raises(SchemaError, match=r"1\.parquet: Column 'z' is the row weight and holds"):
         answers(columns={"z": {"weight": True}})
     answers(update=True, columns={"n": {}, "z": "drop"})
     left_out = product.load_served_model(workspace, "dirty").schema.left_out

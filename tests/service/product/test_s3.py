@@ -167,10 +167,10 @@ def test_trained_refreshed_and_predicted(bucket, workspace, tmp_path):
     predict = partial(product.predict_files, workspace, "s3@latest", two)
     assert predict(tmp_path / "out.parquet") == predict(output) == 60
     assert bucket.read("answers/out.parquet") == pq.read_table(tmp_path / "out.parquet")
-    with pytest.raises(InvalidRequest, match=r"exists already. Choose another name, or replace it with --force"):
+    with pytest.raises(InvalidRequest, match=r"already exists. Choose another name, or replace it with --force"):
         predict(output)
     assert predict(output, replace=True) == 60
-    with pytest.raises(SourceError, match=r"there is no bucket 'shopp'. Make it first"):
+    with pytest.raises(SourceError, match=r"the bucket 'shopp' does not exist. Create it first"):
         predict("s3://shopp/out.parquet")
 
 
@@ -193,7 +193,7 @@ def test_the_command_writes_where_it_reads(bucket, written, workspace, tmp_path,
     assert done.exit_code == 0, done.output
     assert bucket.read("answers/b.parquet").num_rows == 60
     again = fewpass(*asked, workspace.layout.root)
-    assert again.exit_code != 0 and "exists already" in str(again.exception)
+    assert again.exit_code != 0 and "already exists" in str(again.exception)
     elsewhere = fewpass(*asked, "s3://shop/workspace")
     assert elsewhere.exit_code == 2 and "Name a folder of this machine" in elsewhere.output
     assert not list(tmp_path.iterdir()), "no folder s3: is left"
@@ -269,7 +269,7 @@ def test_credentials_that_are_refused_are_told(bucket, written, workspace, monke
         lambda: list(source.batches()),
         lambda: train(workspace, written, model="refused"),
     ):
-        with pytest.raises(SourceError, match=r"is refused by its store .*Renew the credentials"):
+        with pytest.raises(SourceError, match=r"was refused by its store .*Renew the credentials"):
             refused()
 
 

@@ -38,8 +38,8 @@ def test_a_query_refuses_members_that_it_does_not_have(site, kind, known):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["train", "x.parquet", "-t", "y", "-n", "My Model"], 1, ["'My Model' is not a name", NAMES]),
-        (["train", "x.parquet", "-t", "y", "-n", "m", "--alias", "7"], 1, ["'7' is not a name for an alias"]),
+        (["train", "x.parquet", "-t", "y", "-n", "My Model"], 1, ["'My Model' is not a valid name for", NAMES]),
+        (["train", "x.parquet", "-t", "y", "-n", "m", "--alias", "7"], 1, ["'7' is not a valid name for an alias"]),
         (["train", "x.parquet", "-t", "y", "-n", "m", "--holdout", "3"], 2, ["--holdout", "at most 0.99"]),
         (["train", "x.csv", "-t", "y", "-n", "m", "--k", "2", "--set", "k=3"], 2, ["'k' is given twice"]),
         (["train", "x.csv", "-t", "y", "-n", "m", "--test", "t.csv", "--holdout", "0.3"], 2, ["not on both"]),
@@ -52,7 +52,7 @@ def test_a_query_refuses_members_that_it_does_not_have(site, kind, known):
         (["query", "weather", "sample", "--set", "n=x"], 1, ["sample.n: 'x' must be a whole number"]),
         (["query", "weather", "marginal", "--given", "outlook=[[1]]"], 1, ["[[1]] must be text, a number, true"]),
         (["keys", "create", "x", "--role", "boss"], 2, ["'boss'", "'read', 'predict', 'train', 'admin'"]),
-        (["models", "alias", "weather@1", "7"], 1, ["'7' is not a name for an alias"]),
+        (["models", "alias", "weather@1", "7"], 1, ["'7' is not a valid name for an alias"]),
         (["jobs", "submit", '{"kind": "trin"}'], 2, ["'trin'", "'train', 'evaluate'"]),
         (["jobs", "submit", '{"kind": "schema", "datset": "x"}'], 2, ["job.schema.datset", "similar: dataset"]),
         (["forget", "weather", "--where", "user_id ="], 1, ["'user_id =' cannot be used", "ends too early"]),
@@ -68,14 +68,19 @@ def test_the_command_line_says_what_is_allowed(site, arguments, code, words):
 @pytest.mark.parametrize(
     ("method", "path", "body", "words"),
     [
-        ("POST", "/v1/datasets", {"name": "My Data", "uris": ["x"]}, ["body.name: 'My Data' is not a name", NAMES]),
+        (
+            "POST",
+            "/v1/datasets",
+            {"name": "My Data", "uris": ["x"]},
+            ["body.name: 'My Data' is not a valid name for", NAMES],
+        ),
         ("POST", "/v1/datasets", {"name": "d", "uri": "x"}, ["body.uri: is not known (similar: uris)"]),
         ("POST", "/v1/datasets", {"name": "d", "uris": "x"}, ["body.uris: 'x' must be a list"]),
         ("POST", "/v1/jobs", {"kind": "foo"}, ["'foo'", "'train', 'evaluate'"]),
         ("POST", "/v1/jobs", {"kind": "schema"}, ["body.schema.dataset: is missing"]),
         ("POST", "/v1/keys", {"name": "x", "role": "boss"}, ["body.role: 'boss'", "'read', 'predict'"]),
         ("POST", "/v1/models/weather/query", {"queries": [{"kind": "foo"}]}, ["'foo'", "'marginal'"]),
-        ("PUT", "/v1/models/weather/aliases/7", {"version": 1}, ["'7' is not a name for an alias"]),
+        ("PUT", "/v1/models/weather/aliases/7", {"version": 1}, ["'7' is not a valid name for an alias"]),
         ("POST", "/v1/models/weather/predict?interval=2", {}, ["interval='2' is not allowed", "above 0 and below 1"]),
         ("POST", "/v1/models/weather/predict", {"records": [{"zz": 1}]}, ["knows no column 'zz'. Rename it"]),
         (

@@ -218,7 +218,7 @@ def test_a_version_that_no_model_can_be_made_of_is_named_with_what_to_do(workspa
     assert first.state == "failed" and "older release" in first.detail
     assert first.remedy.startswith("fewpass train FILES --name m")
     # The DuckDB file is of a kind that this release knows: here the remedy is another one.
-    assert "made anew" in models_finding(workspace, is_repairing=True)[0].detail
+    assert "rebuilt the compiled form" in models_finding(workspace, is_repairing=True)[0].detail
     predictor.refresh()
     assert predictor.damaged == {} and predictor.served("m") is not None
 
@@ -231,7 +231,7 @@ def test_what_cannot_be_made_anew_is_not_called_repaired(workspace, monkeypatch)
     for is_repairing in (False, True):
         first, count = models_finding(workspace, is_repairing=is_repairing)
         assert first.state == "failed" and first.remedy.startswith("fewpass train")
-        assert count.detail.startswith("0 versions are whole")
+        assert count.detail.startswith("0 versions verified")
 
 
 def test_a_damaged_file_is_not_called_outdated(workspace, monkeypatch):

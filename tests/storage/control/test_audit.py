@@ -90,7 +90,7 @@ def test_a_line_with_a_new_hash_breaks_the_chain(control):
         other = replace(line, actor="key eve")
         values = {"actor": "key eve", "sha256": other.expected_sha256()}
         connection.execute(sa.update(tables.audit_log).where(tables.audit_log.c.id == 2).values(**values))
-    assert faults(control) == ["Line 3 does not follow from the line before it."]
+    assert faults(control) == ["Line 3 does not match the hash of the previous line."]
 
 
 def test_old_lines_leave_from_the_beginning(control):

@@ -104,7 +104,7 @@ def test_a_locked_database_is_waited_for_and_then_named(layout, monkeypatch):
     with open_control(layout.control_url) as opened:
         with contextlib.closing(sqlite3.connect(layout.control_path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(ControlUnavailable, match="look which process holds it"):
+            with pytest.raises(ControlUnavailable, match="if it stays busy, find the process that holds it"):
                 register_dataset(opened, Dataset("d", ("a",)))
         assert register_dataset(opened, Dataset("d", ("a",))).name == "d"
 
@@ -137,7 +137,12 @@ def test_a_commit_that_cannot_be_synced_is_taken_back_or_its_outcome_is_unknown(
                 error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
                 raise sa.exc.OperationalError("COMMIT", {}, error)
 
-        with pytest.raises(expected, match="disk I/O error" if n_refused == 1 else "may be in or not") as raised:
+        with pytest.raises(
+            expected,
+            match="disk I/O error"
+            if n_refused == 1
+            else "the disk failed during the commit, so the change may or may not be stored. Free or remount the disk, check, and repeat the change if necessary",
+        ) as raised:
             register_dataset(opened, Dataset("second", ("b",)))
         assert type(raised.value) is expected
         # Another transaction is written over the refused one.

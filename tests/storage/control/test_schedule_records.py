@@ -32,9 +32,9 @@ def test_a_schedule_survives_as_it_was_made(control):
     assert made.next_due_at == NOON and made.created_at == made.changed_at and made.last_run is None
     assert schedules.get_schedule(control, "hourly") == made
     assert schedules.create_schedule(control, replace(made, next_due_at=NOON + HOUR)) == made  # the same definition
-    with pytest.raises(Conflict, match="exists already with another definition"):
+    with pytest.raises(Conflict, match=r"already exists with another definition. Change it, or use a new name"):
         schedules.create_schedule(control, hourly(missed="skip"))
-    with pytest.raises(InvalidName, match="is not a name for"):
+    with pytest.raises(InvalidName, match="is not a valid name for"):
         schedules.create_schedule(control, hourly("Not a name"))
     with pytest.raises(NotFound, match="There is no"):
         schedules.get_schedule(control, "nothing\0")
@@ -71,7 +71,9 @@ def test_a_worker_moves_on_only_what_nobody_has_changed(control):
     assert schedules.get_schedule(control, "hourly") == changed
     schedules.set_schedule_next_due(control, changed, NOON + HOUR)
     assert schedules.get_schedule(control, "hourly").next_due_at == NOON + HOUR
-    with pytest.raises(Conflict, match="was changed by somebody else"):
+    with pytest.raises(
+        Conflict, match=r"was changed by someone else in the meantime. Read it again, then repeat the change"
+    ):
         schedules.change_schedule(control, read, hourly(cron="1 1 * * *"))
 
 
@@ -81,7 +83,9 @@ def test_a_schedule_that_is_made_again_is_another_one(control):
     schedules.delete_schedule(control, "hourly")
     second = schedules.create_schedule(control, hourly())
     assert second.id != first.id and second.last_run is None and not schedules.has_schedule_run(control, second, NOON)
-    with pytest.raises(Conflict, match="changed by somebody else"):
+    with pytest.raises(
+        Conflict, match=r"was changed by someone else in the meantime. Read it again, then repeat the change"
+    ):
         schedules.change_schedule(control, first, hourly(cron="1 1 * * *"))
 
 

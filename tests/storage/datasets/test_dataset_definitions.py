@@ -32,7 +32,10 @@ def test_a_repeated_registration_changes_nothing_and_another_definition_conflict
     before = control_generation(control)
     first = register_dataset(control, Dataset("d", ("a",), "y", {"x": {"order": ("a", "b")}}))
     assert register_dataset(control, Dataset("d", ("a",), "y", {"x": {"order": ("a", "b")}})) == first
-    with pytest.raises(Conflict, match="Dataset 'd': is registered already with other uris"):
+    with pytest.raises(
+        Conflict,
+        match=r"Dataset 'd': is already registered with other uris, target or columns. Delete it first, or use a new name",
+    ):
         register_dataset(control, Dataset("d", ("b",), "y"))
     assert get_dataset(control, "d") == first
     assert control_generation(control) == before, "what is served does not change"
@@ -45,7 +48,7 @@ def test_hostile_names_cannot_be_registered_and_are_not_found(control):
         set_dataset_schema(control, name, "{}", [])
 
     for name in HOSTILE:
-        with pytest.raises(InvalidName, match="is not a name for a dataset"):
+        with pytest.raises(InvalidName, match="is not a valid name for a dataset"):
             register_dataset(control, Dataset(name, ("a",)))
         for use in (get_dataset, delete_dataset, set_schema):
             with pytest.raises(NotFound, match="There is no"):
@@ -74,5 +77,7 @@ def test_pages_hold_every_dataset_once_also_while_others_come_and_go(control):
 
 def test_a_cursor_of_another_list_is_refused(control):
     for cursor in ("", "x", "WzFd", "W10", "é", "bnVsbA", "WyJcdWQ4MDAiXQ", "WyJhJyBPUiAxPTEiXQ"):
-        with pytest.raises(InvalidCursor, match="next_cursor of the page before"):
+        with pytest.raises(
+            InvalidCursor, match=r"does not belong to this list. Pass next_cursor of the previous page unchanged"
+        ):
             list_datasets(control, cursor=cursor)

@@ -19,7 +19,7 @@ CONTENT = {
     "rows": {"before": 50, "forgotten": 15, "after": 35},
     "proof": {"status": "proved", "versions": [{"version": "daily@2", "is_equal": True, "n_rows": 35}]},
 }
-ALTERED = "The receipt does not hold: it was altered or reformatted, or another key signed it"
+ALTERED = "The signature of the receipt is invalid: the receipt was altered or reformatted, or signed by another key. Get it again with fewpass receipts show, and check the owner of the public key in --key"
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +136,15 @@ def test_pages(tmp_path):
     assert [receipt["id"] for receipt in first.items] == ["job-2", "job-1"]
     rest = receipts.page(2, first.next_cursor)
     assert [receipt["id"] for receipt in rest.items] == ["job-0"] and rest.next_cursor is None
-    with pytest.raises(InvalidCursor, match="Cursor 'x' is not one of this list"):
+    with pytest.raises(
+        InvalidCursor, match=r"Cursor 'x' does not belong to this list. Pass next_cursor of the previous page unchanged"
+    ):
         receipts.page(2, "x")
     for name in ("job-7", "../signing", "x\n"):
         with pytest.raises(NotFound, match="There is no receipt"):
             receipts.read(name)
     (receipts.folder / "job-7.json").write_text("{}")
-    with pytest.raises(CorruptFile, match="it is no receipt"):
+    with pytest.raises(CorruptFile, match=r"it is not a receipt. Restore it from a backup"):
         receipts.page()
 
 
@@ -150,5 +152,5 @@ def test_a_damaged_key_is_named(tmp_path):
     receipts = Receipts(tmp_path)
     receipts.folder.mkdir()
     (receipts.folder / "signing.secret").write_bytes(b"")
-    with pytest.raises(CorruptFile, match=r"signing\.secret.*it holds no Ed25519 key"):
+    with pytest.raises(CorruptFile, match=r"signing\.secret.*it contains no Ed25519 key"):
         receipts.write("job-1", CONTENT)

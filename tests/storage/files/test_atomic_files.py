@@ -194,7 +194,7 @@ def test_a_bad_manifest_is_damaged_or_lists_nothing(tmp_path, content):
 def test_no_name_leads_out_of_the_workspace(tmp_path, name):
     layout = Layout(tmp_path)
     for folder in (layout.model_directory, layout.dataset_directory, layout.scratch_directory):
-        with pytest.raises(InvalidName, match="is not a name for"):
+        with pytest.raises(InvalidName, match="is not a valid name for"):
             folder(name)
     assert layout.dataset_directory("adult") == tmp_path / "datasets" / "adult"
 

@@ -88,7 +88,7 @@ def test_a_rule_with_a_flipped_bit_is_damage(tmp_path):
     forgotten.save()
     path.chmod(0o644)
     path.write_text(path.read_text().replace("user_id = 7", "user_id = 5"))
-    with pytest.raises(CorruptFile, match="not what was written"):
+    with pytest.raises(CorruptFile, match=r"its content has changed since it was written. Restore it from a backup"):
         Forgotten(path)
 
 

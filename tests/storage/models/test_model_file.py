@@ -152,11 +152,11 @@ TABLE = pa.table({"a": [1]})
     ("name", "version", "header", "tables", "error", "says"),
     [
         ("m", 1, {"x": np.float64}, {}, Unstorable, "Use str, int, float"),
-        ("m", 1, {}, {"arrays": TABLE}, Conflict, "is the name of another table"),
-        ("m", 1, {}, {"Header": TABLE}, Conflict, "is the name of another table"),
+        ("m", 1, {}, {"arrays": TABLE}, Conflict, "is already the name of a table of the model file. Rename it"),
+        ("m", 1, {}, {"Header": TABLE}, Conflict, "is already the name of a table of the model file. Rename it"),
         ("m", 1, {}, {"a": TABLE, "A": TABLE}, Conflict, "Table 'A'"),
         ("m", 1, {}, {"empty": pa.table({})}, Unstorable, "Table 'empty' cannot be stored: it has no columns"),
-        ("../m", 1, {}, {}, InvalidName, "is not a name for"),
+        ("../m", 1, {}, {}, InvalidName, "is not a valid name for"),
         ("m", "../1", {}, {}, ValueError, "invalid literal"),
     ],
 )
@@ -220,7 +220,9 @@ def test_other_arrow_files_are_not_compiled_models(tmp_path):
 def test_a_log_beside_a_published_file_is_damage(tmp_path):
     written = write_model(tmp_path, "m", 1, HEADER, ARRAYS, {})
     written.duckdb_path.with_name(written.duckdb_path.name + ".wal").touch()
-    with pytest.raises(CorruptFile, match="write-ahead log stands beside it"):
+    with pytest.raises(
+        CorruptFile, match=r"a write-ahead log exists beside it, but published files have none. Remove the log"
+    ):
         read_model_file(written.duckdb_path)
 
 
@@ -261,7 +263,9 @@ def test_a_disk_that_refuses_to_remove_one_file_is_named_and_the_others_go(tmp_p
         unlink(path, missing_ok=missing_ok)
 
     monkeypatch.setattr(Path, "unlink", refuse)
-    with pytest.raises(Unwritable, match=r"\.arrow cannot be written: .* It belongs to no version any more"):
+    with pytest.raises(
+        Unwritable, match=r"\.arrow cannot be written: .* which removes it. It no longer belongs to a version"
+    ):
         delete_model_files(written.duckdb_path)
     assert [Path(name).suffix for name in os.listdir(tmp_path / "m")] == [".arrow"]
     monkeypatch.undo()

@@ -55,7 +55,9 @@ def test_the_same_job_registers_one_version_however_often_it_is_repeated(control
 
 def test_a_version_never_changes(control):
     version = new_version(control, job_id="job-1")
-    with pytest.raises(Conflict, match="'adult@1': is registered already, and versions never change"):
+    with pytest.raises(
+        Conflict, match=r"'adult@1': is already registered, and versions never change. Reserve a new number"
+    ):
         add_version(control, replace(version, n_rows=1, job_id="job-2"))
     with pytest.raises(Conflict, match="'adult@2': has a number that was not reserved"):
         add_version(control, replace(version, version=2, job_id="job-2"))
@@ -100,7 +102,7 @@ def test_hostile_names_are_refused(control):
     new_version(control)
     for name in HOSTILE:
         for use in (reserve_version, lambda control, name: set_alias(control, "adult", name, 1)):
-            with pytest.raises(InvalidName, match="is not a name for"):
+            with pytest.raises(InvalidName, match="is not a valid name for"):
                 use(control, name)
     for alias in ("7", "latest", "versions"):
         with pytest.raises(InvalidName, match="digits are version numbers"):
@@ -130,7 +132,7 @@ def test_every_rollback_goes_back_one_further(control):
     delete_model_version(control, "adult", 2)
     assert roll_back(control, "adult", "champion") == 3
     assert roll_back(control, "adult", "champion", "worse in production") == 1  # 2 is deleted
-    with pytest.raises(Conflict, match="has no earlier version to go back to"):
+    with pytest.raises(Conflict, match=r"has no previous version. Point it at a version instead"):
         roll_back(control, "adult", "champion")
     set_alias(control, "adult", "champion", 4)
     assert roll_back(control, "adult", "champion") == 1
@@ -236,7 +238,7 @@ def test_a_registration_that_is_refused_leaves_no_file_no_alias_and_no_row(regis
         raise NO_SPACE
 
     for how, says in (
-        ({"aliases": ["champion", "7"]}, "is not a name for an alias"),
+        ({"aliases": ["champion", "7"]}, "is not a valid name for an alias"),
         ({"check": refuse}, "No space"),
         ({}, "No space"),
     ):

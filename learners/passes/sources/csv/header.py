@@ -92,7 +92,7 @@ def read_csv_header(stream: pa.NativeFile, path: str, options: Dialect) -> Heade
         text = plain.read().decode()
     if not is_whole:
         raise SourceError(
-            path, f"has no end of its line of names within {MOST_BYTES >> 20} MiB. Shorten the names, or write Parquet."
+            path, f"has a header line longer than {MOST_BYTES >> 20} MiB. Shorten the names, or write Parquet."
         )
     dialect = dialect if dialect.delimiter else replace(dialect, delimiter=_delimiter(text, dialect, path))
     rows = _rows(text, dialect)
@@ -165,7 +165,7 @@ def _delimiter(text: str, dialect: Dialect, path: str) -> str:
         if not dialect.escape and _fitness(_rows(text, form))[0] and _is_clean(text, form):
             raise SourceError(
                 path,
-                f"has quotes behind a backslash. Say so: {_option(escape=chr(92))}, or write quotes twice.",
+                f"has quotes after a backslash. Declare it: {_option(escape=chr(92))}, or write quotes twice.",
             )
     _refuse_single(text, dialect, path, is_clean=False)
     return best
@@ -182,8 +182,7 @@ def _refuse_single(text: str, dialect: Dialect, path: str, is_clean: bool = True
             keep = f" (or {_option(delimiter=',')} if it has one column)" if is_clean else ""
             raise SourceError(
                 path,
-                f"has one column by ',', ';', tab and '|', and {n_fields} by {mark!r}. Say so: "
-                f"{_option(delimiter=mark)}{keep}.",
+                f"has one column by ',', ';', tab and '|', and {n_fields} by {mark!r}. Set the delimiter: {_option(delimiter=mark)}{keep}.",
             )
 
 
@@ -193,7 +192,7 @@ def _refuse_aligned(lines: Sequence[str], path: str) -> None:
     if len(lines) > 2 and len(sizes) == 1 and sizes.pop() > 1:
         raise SourceError(
             path,
-            "has columns that are aligned by blanks, which CSV has not. Read it with pandas.read_fwf and write it as Parquet, or put one "
+            "has columns aligned by spaces, which is not CSV. Read it with pandas.read_fwf and write it as Parquet, or put one "
             "delimiter between values.",
         )
 
@@ -231,13 +230,12 @@ def _check_names(path: str, names: Sequence[str]) -> None:
     name, n_times = next(iter(Counter(names).most_common(1)), ("", 0))
     if n_times > 1:
         what = f"two columns named {name!r}" if name else "two columns without a name"
-        no_names = "" if not name else f"; if the first line holds values and no names, say so: {_option(header=0)}"
-        raise SourceError(path, f"has {what}. Rename one, or number them: {_option(names='unique')}{no_names}.")
+        no_names = "" if not name else f"; if the first line contains values instead of names, set {_option(header=0)}"
+        raise SourceError(path, f"has {what}. Rename one, or number them with {_option(names='unique')}{no_names}.")
     if not names or not any(names):
         raise SourceError(
             path,
-            "has no names of columns in its first line. Add a line with a name for each column, or say where they stand: "
-            f"{_option(header=2)}; 0 is for none.",
+            f"has no column names in its first line. Add a header line, or set the line of the names: {_option(header=2)} (0 for no header).",
         )
 
 
@@ -246,7 +244,7 @@ def _check_rows(path: str, rows: Sequence[Sequence[str]], dialect: Dialect) -> N
     sizes = {len(row) for row in rows[1:]}
     if len(rows) < 2 or len(rows[0]) in sizes:
         return
-    message = f"has {len(rows[0])} names in its first line, and {len(rows[1])} values in the next."
+    message = f"has {len(rows[0])} names in its first line but {len(rows[1])} values in the next."
     if sizes == {len(rows[0]) + 1} and dialect.header:
         message += (
             " If the names of rows stand first, as R writes them, write with col.names = NA; if each line ends with "
@@ -254,8 +252,8 @@ def _check_rows(path: str, rows: Sequence[Sequence[str]], dialect: Dialect) -> N
         message += f"{dialect.delimiter!r}, remove that."
     raise SourceError(
         path,
-        f"{message} Say where the names stand, as in {_option(header=2)}, which lines are comments, as in "
-        f"{_option(comment='#')}, or what separates values, as in {_option(delimiter=';')}.",
+        f"{message} Set the header line, as in {_option(header=2)}, the comment mark, as in {_option(comment='#')}, or the delimiter, as "
+        f"in {_option(delimiter=';')}.",
     )
 
 

@@ -18,9 +18,9 @@ MARKS = (
     *((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16")),
 )
 NO_TEXT = {
-    b"\x1f\x8b": "is packed by gzip. Its name must end in .csv.gz or .tsv.gz.",
-    b"PK\x03\x04": "is a ZIP file, as those of Excel are. Unpack it, or save it as CSV.",
-    b"PAR1": "is a Parquet file. Its name must end in .parquet.",
+    b"\x1f\x8b": "is compressed by gzip. Rename it so that it ends in .csv.gz or .tsv.gz.",
+    b"PK\x03\x04": "is a ZIP file, as Excel writes. Unpack it, or save it as CSV.",
+    b"PAR1": "is a Parquet file. Rename it so that it ends in .parquet.",
 }
 UTF8 = ("utf-8", "utf-8-sig")
 DELIMITER = r"[,;\t|]"  # one of those that are found by themselves
@@ -58,15 +58,15 @@ def csv_encoding_error(path: str, encoding: str, head: bytes, line: int, start: 
     if b"\0" in head[:64]:
         name = "utf-16-le" if head[1:64:2].count(0) >= head[0:64:2].count(0) else "utf-16-be"
         return SourceError(
-            path, f"holds zero bytes, as UTF-16 does. Say so: {columns_flag({'*': {'encoding': name}})}."
+            path, f"contains zero bytes, as UTF-16 does. Set its encoding: {columns_flag({'*': {'encoding': name}})}."
         )
     line += len(re.findall(rb"\r\n|\r|\n", head[:start]))
     if encoding in UTF8:
         before, behind = re.findall(rb"[^\r\n,;\t|\"]*$", head[:start]), re.findall(rb"^[^\r\n,;\t|\"]*", head[start:])
         word = (before[0][-20:] + behind[0][:20]).decode("windows-1252", "replace")
-        remedy = f'To read {word!r} there, name its encoding: {columns_flag({"*": {"encoding": "windows-1252"}})} (or "latin-1", …).'
+        remedy = f'To read {word!r}, set the encoding: {columns_flag({"*": {"encoding": "windows-1252"}})} (or "latin-1", …).'
     else:
-        remedy = "Leave the encoding out, or name another."
+        remedy = "Remove the encoding setting, or set another."
     return SourceError(path, f"is not {encoding.upper()} in line {line:,} (byte 0x{head[start]:02X}). {remedy}")
 
 

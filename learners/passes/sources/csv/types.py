@@ -202,7 +202,7 @@ def unused_csv_options(overrides: Mapping[str, Any] | None, paths: Sequence[str]
         for option in (entry if isinstance(entry, Mapping) else ())
         if option in (*FIELDS, *DIALECT_FIELDS) and option != "columns_of"
     ]
-    message = f"{', '.join(options)}: no file is CSV, so this does nothing. Other formats, and frames, hold their values as they are."
+    message = f"{', '.join(options)}: no file is CSV, so this has no effect."
     return [message] if options else []
 
 
@@ -338,7 +338,13 @@ class NumberTally:
         row, value = best.first or self.plain.first
         n_read = 0 if best.first is None or (expected == "time" and best is self.plain) else best.n_read
         offered = " or ".join(columns_flag({name: choice}) for choice in choices)
-        option = f" To read them all as {kind}, say how they are written: {offered}." if offered else ""
+        are_marks = all(set(choice) == {"missing"} for choice in choices)
+        how = "and the other texts as missing values" if are_marks else "say how they are written"
+        option = (
+            f" To read {f'numbers as {kind} {how}' if are_marks else f'them all as {kind}, {how}'}: {offered}."
+            if offered
+            else ""
+        )
         return f"{n_read:,} of {best.n_values:,} values of {name!r} are {kind}; row {row:,} holds {value!r}.{option}"
 
     def _other_forms(self, words: pa.Array) -> list[_Form]:

@@ -20,7 +20,7 @@ def catalog_metadata_file(uri: str) -> str:
     """
     name, _, table = uri.partition("://")[2].partition("/")
     if _NAME.fullmatch(name) is None or "." not in table:
-        raise SourceError(uri, "names no table of a catalog. Write catalog://NAME/NAMESPACE.TABLE.")
+        raise SourceError(uri, "does not name a table of a catalog. Write catalog://NAME/NAMESPACE.TABLE.")
     try:
         from pyiceberg.catalog import load_catalog
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
@@ -29,7 +29,7 @@ def catalog_metadata_file(uri: str) -> str:
     try:
         return str(load_catalog(name).load_table(table).metadata_location)
     except (NoSuchTableError, NoSuchNamespaceError) as error:
-        raise SourceError(uri, f"is no table of the catalog {name!r}.") from error
+        raise SourceError(uri, f"is not a table of the catalog {name!r}.") from error
     except Exception as error:  # of whatever library speaks to the catalog: SQLAlchemy, requests, thrift, botocore
         remedy = f"Set PYICEBERG_CATALOG__{name.upper()}__URI, or the catalog in ~/.pyiceberg.yaml."
         raise SourceError(uri, f"its catalog does not answer ({one_line_error_text(error)}). {remedy}") from error

@@ -216,7 +216,8 @@ def _snapshot(table: Any, place: str, path: str, commits: Mapping[int, datetime 
     features = set(table.protocol().reader_features or ())
     if unknown := sorted(features - FEATURES):
         raise SourceError(
-            place, f"asks its readers for {', '.join(unknown)}, which is not read here. Write the table without it."
+            place,
+            f"requires the reader features {', '.join(unknown)}, which are not supported. Write the table without them.",
         )
     fields = json.loads(table.schema().to_json())["fields"]
     mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")

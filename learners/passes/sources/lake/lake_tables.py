@@ -32,7 +32,7 @@ SCHEMES = {"delta": DELTA, "iceberg": ICEBERG}
 _URI = re.compile(r"(?:(delta|iceberg)://|(?=catalog://.))(.+?)(?:@([^@/]+))?", re.IGNORECASE)
 _FOLDER = re.compile(r"[^/]+=[^/]*")
 READERS = {DELTA: delta.read_delta_snapshot, ICEBERG: iceberg.read_iceberg_snapshot}
-_ANEW = "Where the counts of those rows were not kept by themselves, the rows that remain are counted anew."
+_ANEW = "If the counts of those rows were not stored separately, the remaining rows are counted again."
 
 
 class Named(NamedTuple):
@@ -80,7 +80,8 @@ def refuse_lake_table_part(filesystem: pafs.FileSystem, folder: str, *, takes_it
             continue
         if (kind := lake_table_format(filesystem, str(table))) is not None:
             raise SourceError(
-                folder, f"lies in the {kind} table {table}, whose log tells which rows count. Name that folder."
+                folder,
+                f"lies in the {kind} table {table}, whose log decides which rows are valid. Name that folder instead.",
             )
 
 
@@ -99,9 +100,9 @@ def refuse_nested_lake_tables(path: str, below: list[str]) -> None:
         parts = PurePosixPath(entry).parts
         if LOG in parts:
             table = str(PurePosixPath(*parts[: parts.index(LOG)]))
-            raise SourceError(path, f"holds the Delta Lake table {table}. Name that table by itself.")
+            raise SourceError(path, f"holds the Delta Lake table {table}. Name only that table.")
         if entry.endswith(METADATA_END) and parts[-2:-1] == (METADATA,):
-            raise SourceError(path, f"holds the Iceberg table {PurePosixPath(*parts[:-2])}. Name that table by itself.")
+            raise SourceError(path, f"holds the Iceberg table {PurePosixPath(*parts[:-2])}. Name only that table.")
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def lake_table_snapshot(
     """
     kind, place, own_at = parse_lake_table_uri(uri)
     if at is not None and own_at is not None and at != own_at:
-        raise SourceError(uri, f"names version {own_at}, and version {at} is asked for. Say one of them.")
+        raise SourceError(uri, f"names version {own_at}, but version {at} was requested. Give only one.")
     at = own_at if at is None else at
     access.require(filesystem, [path])
     try:
@@ -150,9 +151,11 @@ def lake_table_snapshot(
         ) from error
     if table_kind is None or (kind is not None and kind != table_kind):
         if kind is not None:
-            raise SourceError(place, f"is no {kind} table.")
+            raise SourceError(place, f"is not {'an' if kind == 'Iceberg' else 'a'} {kind} table.")
         if at is not None:
-            raise SourceError(uri, f"is no Delta Lake or Iceberg table, so it has no version {at}. Leave that out.")
+            raise SourceError(
+                uri, f"is not a Delta Lake or Iceberg table, so it has no version {at}. Leave the version out."
+            )
         return None
     return READERS[table_kind](filesystem, place, path, at, access)
 

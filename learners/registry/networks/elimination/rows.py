@@ -42,7 +42,7 @@ class TablesTooLargeToSum(NetworkTooLarge):
             f"An exact answer needs tables of {n_cells:,} probabilities ({n_bytes / 2**30:,.1f} GiB), more than the "
             f"{most_bytes / 2**30:,.2g} GiB allowed (FEWPASS_MEMORY). Give more evidence, ask for fewer columns, ask for samples with "
             "their standard error (fewpass query --sample, or sampling in the query), train with fewer parents (a smaller k), or fold "
-            "rare values.",
+            "rare values (docs/limits.md#probabilities).",
         )
         self.n_cells = n_cells
 

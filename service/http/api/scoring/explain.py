@@ -57,7 +57,7 @@ async def explain_endpoint(request: Request) -> Response:
         predict.held(body, content_type, request.scope["fewpass.hold"])
         chunk = predict.rows(served, body, content_type, options).chunk
         if chunk.n_rows > MAX_ROWS:
-            raise BodyTooLarge(f"{chunk.n_rows} rows; at most {MAX_ROWS} are explained at once.", max_rows=MAX_ROWS)
+            raise BodyTooLarge(f"{chunk.n_rows} rows; the limit is {MAX_ROWS} rows per request.", max_rows=MAX_ROWS)
         check_class_answer_size(chunk.n_rows * (1 + len(served.schema.attributes)), len(served.classes), top_k=1)
         check_class_answer_size(chunk.n_rows, len(served.classes))
         return msgspec.json.encode(explain_response_members(served, chunk))

@@ -95,7 +95,7 @@ class Invocations:
     async def answer(self, request: Request) -> Response:
         """Answer one request."""
         if self.model is None:
-            raise NotReady("There is no default model: set FEWPASS_DEFAULT_MODEL to a name or name@alias.")
+            raise NotReady("No default model is set: set FEWPASS_DEFAULT_MODEL to a name or name@alias.")
         content_type, _, _ = parse_predict_headers(request.scope)
         body = await request.body()
         served = await self.predict.served(self.model)

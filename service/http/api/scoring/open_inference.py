@@ -127,7 +127,7 @@ def read_infer_request(
         check_n_rows(n_rows, max_rows)
         size = tensor.parameters.get("binary_data_size")
         if tensor.name in columns:
-            raise InvalidRequest(f"Input {tensor.name!r} comes twice.", input=tensor.name)
+            raise InvalidRequest(f"Input {tensor.name!r} occurs twice.", input=tensor.name)
         if size is None:
             values = list(flatten_tensor_data(tensor.data or []))
         elif isinstance(size, int) and 0 <= size <= len(body) - at:
@@ -188,7 +188,7 @@ def _texts(tensor: Tensor, content: bytes) -> Iterator[str]:
         try:
             (length,) = struct.unpack_from("<I", content, at)
             if at + 4 + length > len(content):
-                raise MalformedBody(f"Input {tensor.name!r} is cut off.")
+                raise MalformedBody(f"Input {tensor.name!r} is truncated.")
             yield content[at + 4 : at + 4 + length].decode()
         except (struct.error, UnicodeDecodeError) as error:
             raise MalformedBody(f"Input {tensor.name!r} is not valid UTF-8 text: {error}.") from error
@@ -206,7 +206,7 @@ def encode_inference_response(
     selection = {output.name: output.parameters for output in request.outputs or ()}
     for name in selection:
         if name not in {known for known, _, _ in outputs}:
-            raise InvalidRequest(f"There is no output {name!r}. The outputs are {', '.join(o[0] for o in outputs)}.")
+            raise InvalidRequest(f"Unknown output {name!r}; the outputs are {', '.join(o[0] for o in outputs)}.")
     described, tail = [], []
     for name, datatype, values in outputs:
         if (selection and name not in selection) or (not selection and name == "classes"):

@@ -349,12 +349,12 @@ def record_served_predictions(
         return None
     if served.watch is None:
         raise InvalidRequest(
-            "This server keeps no predictions, so labels have nothing to join. Set FEWPASS_MONITORING=counts.",
+            "This server does not keep predictions, so there is nothing to join labels with. Set FEWPASS_MONITORING=counts.",
             parameter="id" if options.id else "X-Prediction-Key",
         )
     if not served.watch.is_logged:
         raise InvalidRequest(
-            f"Predictions of a model with {len(served.classes):,} classes are counted, but not kept for labels; ask without an id.",
+            f"Predictions of a model with {len(served.classes):,} classes are counted but not kept for labels; omit the id.",
             parameter="id" if options.id else "X-Prediction-Key",
         )
     n_rows = rows.chunk.n_rows
@@ -385,7 +385,7 @@ def check_predict_request(request: PredictRequest, max_rows: int) -> None:
     (BodyTooLarge).
     """
     if (request.records is None) == (request.columns is None):
-        raise InvalidRequest("Send either 'records' or 'columns', and not both.")
+        raise InvalidRequest("Send either 'records' or 'columns', not both.")
     check_n_rows(len(request.records or ()) or max(map(len, (request.columns or {}).values()), default=0), max_rows)
 
 

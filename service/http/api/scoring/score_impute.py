@@ -181,7 +181,7 @@ class Densities:
         filling = Filling(request.how, tuple(request.only), request.draws, request.seed)
         most = self.settings.max_rows
         if len(records) * filling.draws > most:
-            detail = f"{len(records)} rows of {filling.draws} draws each; at most {most} rows are answered at once."
+            detail = f"{len(records)} rows of {filling.draws} draws each; the limit is {most} rows per request."
             raise BodyTooLarge(detail, max_rows=most)
         completed, n_filled, n_left = _completed(model, model.columns.rows_of_chunk(chunk), records, filling, pause)
         served.count_rows(chunk.n_rows)

@@ -142,7 +142,7 @@ def test_monitoring_from_the_list_to_the_hour_and_the_graph(tab):
     row.locator("a:has-text('drifts')").click()
     tab.page.wait_for_url("**/console/models/rain/monitoring")
     text = tab.page.inner_text("main")
-    assert "It drifts." in text and "humidity has numbers outside the range of training" in text
+    assert "The data drifts." in text and "humidity has numbers outside the range of training" in text
     assert "Calibration, by labels" in text and "Predictions by confidence" in text
     assert tab.page.locator("[data-chart=timeline] canvas").count() == 1
     tab.page.click("table a:has-text('humidity')")
@@ -151,7 +151,7 @@ def test_monitoring_from_the_list_to_the_hour_and_the_graph(tab):
     assert "yes" in tab.page.inner_text("[aria-label=Timeline]") and "served" in tab.page.inner_text(".cards")
     tab.page.locator("[aria-label=Timeline] tbody tr:has-text('yes') a").first.click()
     tab.page.wait_for_selector("text=The window ends")
-    assert "It drifts." in tab.page.inner_text("main")
+    assert "The data drifts." in tab.page.inner_text("main")
     tab.page.click("text=On the graph")
     assert "until=" in tab.page.url  # an hour that is over stays that hour
     tab.page.wait_for_selector(".structure .node.blamed")

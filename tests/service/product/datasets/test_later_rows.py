@@ -119,7 +119,7 @@ def test_running_numbers_are_left_out_where_the_order_of_rows_shows_what_they_ar
     request = training(folder, target="y", learner=learner, update=True)
     version, _ = product.train_and_report_passes(workspace, request, lambda _: None, (warned := []).append)
     assert version.metrics["evaluated_on"] == "hold-out"
-    words = "decide whether 'ticket', which grows with them, is learned"
+    words = "decide whether 'ticket', which grows with them, is used"
     assert any(words in text for text in warned) and any(
         "'ticket' is left out: it only goes on" in text for text in warned
     )
@@ -163,7 +163,7 @@ def test_rows_that_come_later_move_none_back(workspace, tmp_path, chosen):
 
 def test_times_that_are_not_there_are_asked_for_in_one_sentence(workspace, tmp_path):
     pq.write_table(table().drop_columns(["when"]), tmp_path / "t.parquet")
-    with pytest.raises(InvalidRequest, match=r"No column holds dates or timestamps.*--holdout-by order"):
+    with pytest.raises(InvalidRequest, match=r"No column has dates or timestamps: use --holdout-by order"):
         train(workspace, tmp_path / "t.parquet", holdout_by="time")
     same = table().set_column(0, "when", pa.array([START] * N))
     pq.write_table(same, tmp_path / "u.parquet")

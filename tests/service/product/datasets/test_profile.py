@@ -53,6 +53,23 @@ def test_the_counts_are_those_of_the_rows(workspace):
     assert [each["name"] for each in told["left_out"]] == ["same"]
 
 
+def test_all_files_are_looked_at_and_rare_values_are_one_bar(tmp_path):
+    for day in range(3):
+        towns = [f"t{min(i, 40)}" for i in range(4_000)]
+        rows = {"day": [f"d{day}"] * 4_000, "town": towns, "class": ["rare", "usual", "usual", "usual"] * 1_000}
+        pq.write_table(pa.table(rows), tmp_path / f"{day}.parquet")
+    with Workspace(Settings(workspace=tmp_path / "workspace", data_roots=[str(tmp_path)])) as opened:
+        product.register_dataset(
+            opened, DatasetRequest(name="days", uris=[str(tmp_path / "*.parquet")], target="class")
+        )
+        profile = product.dataset_profile(opened, "days")
+    assert profile["classes"][0] == "usual", "the most frequent first"
+    assert sorted(column(profile, "day")["labels"]) == ["d0", "d1", "d2"]
+    town = column(profile, "town")
+    assert town["labels"][0] == "t40" and town["labels"][-1] == "21 others" and len(town["labels"]) == 21
+    assert sum(map(sum, town["counts"])) == profile["n_rows"]
+
+
 def test_any_column_can_be_the_one_to_predict(workspace):
     assert product.dataset_profile(workspace, "open")["classes"] == ["all rows"]
     told = product.dataset_profile(workspace, "open", "class", "ROA")
@@ -79,12 +96,18 @@ def test_the_example_is_written_and_registered_once(workspace, tmp_path):
 def test_files_go_into_the_first_folder_that_may_be_read(workspace, tmp_path):
     assert dataset_upload_path(workspace, "a", "b.csv").is_relative_to(workspace.settings.data_roots[0])
     for name in ("../b.csv", "a/b.csv", ".b", "", "b\n"):
-        with pytest.raises(InvalidRequest, match="no name for a file"):
+        with pytest.raises(InvalidRequest, match="is not a valid file name: use letters, digits"):
             dataset_upload_path(workspace, "a", name)
     with pytest.raises(InvalidName, match="1 to 64"):
         dataset_upload_path(workspace, "..", "b.csv")
     elsewhere = Settings(workspace=tmp_path / "w", data_roots=["s3://bucket/tables"])
-    with Workspace(elsewhere) as remote, pytest.raises(InvalidRequest, match="no folder for uploaded files"):
+    with (
+        Workspace(elsewhere) as remote,
+        pytest.raises(
+            InvalidRequest,
+            match=r"Uploaded files have no folder: FEWPASS_DATA_ROOTS names none on this machine. Add one, such as",
+        ),
+    ):
         dataset_upload_path(remote, "a", "b.csv")
     with Workspace(Settings(workspace=tmp_path / "w")) as own:
         assert dataset_upload_path(own, "a", "b.csv") == (tmp_path / "w" / "uploads" / "a" / "b.csv")

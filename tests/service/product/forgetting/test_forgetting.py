@@ -1,5 +1,6 @@
 """Forgetting rows."""
 
+import re
 import shutil
 from unittest.mock import ANY, Mock
 
@@ -51,7 +52,11 @@ def test_versions_that_know_the_rows_are_named_without_training_too(workspace, f
     for _ in range(2):
         product.train_model_version(workspace, of_nb(folder))
     assert forget(workspace, retrain=False)["still_holding"] == ["daily@1", "daily@2"]
-    product.train_model_version(workspace, of_nb(folder))
+    learned_again = product.train_model_version(workspace, of_nb(folder))
+    assert any(
+        re.fullmatch(r"Left out [1-9]\d* forgotten rows \(1 rule of fewpass forget\)\.", text)
+        for text in learned_again["warnings"]
+    )
     assert WHERE not in str(product.version_lineage(workspace, "daily@3")), "models are carried elsewhere"
     again = forget(workspace, retrain=False)
     assert again["still_holding"] == ["daily@1", "daily@2"], "the third was trained without them"
@@ -248,7 +253,7 @@ def test_a_circuit_that_is_asked_for_otherwise_starts_anew_and_says_why(workspac
     product.train_model_version(workspace, request)
     write(folder, 5)
     version, passes = product.train_and_report_passes(workspace, request.model_copy(update=change))
-    assert passes[0]["stage"].startswith("starting anew, as") and reason in passes[0]["stage"]
+    assert passes[0]["stage"].startswith("starting from scratch, because") and reason in passes[0]["stage"]
     assert version.n_rows > 1500
     schema = model_of(version).schema
     assert schema.target == change.get("target", "class")
@@ -296,8 +301,8 @@ def test_a_proof_that_fails_leaves_no_statistic_with_the_rows(workspace, folder,
 UNUSABLE = {
     "user = (SELECT 3)": "subquery",
     "1 = 1": "cannot be used",
-    "usr = 3": r"names a column that is not in the data: 'usr' \(similar: user\)",
-    "user = 3) FROM rows --": "closes a parenthesis too many",
+    "usr = 3": r"The condition names a column that the data does not have: 'usr' \(similar: user\)",
+    "user = 3) FROM rows --": "it ends too early, or has an extra closing parenthesis",
     "CAST(user AS INT) = 3": "Write TRY_CAST",
     "60 // user = 3": "fails where the divisor is 0",
     "NOT " * 900 + "user = 3": "nested",

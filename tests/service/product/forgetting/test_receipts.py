@@ -78,7 +78,7 @@ def test_nothing_of_the_person_stands_in_it(forgotten):
 def test_a_receipt_is_of_its_condition(forgotten):
     workspace, _, done = forgotten
     product.check_receipt_condition(workspace, done["receipt"], WHERE)
-    with pytest.raises(InvalidReceipt, match="The receipt is whole, but of another condition"):
+    with pytest.raises(InvalidReceipt, match="The receipt is valid, but for another condition or another workspace"):
         product.check_receipt_condition(workspace, done["receipt"], "user = 4")
 
 
@@ -198,10 +198,17 @@ def test_commands(forgotten, tmp_path):
     holds = f"The receipt holds: {done['n_rows']:,} of {done['receipt']['rows']['before']:,} rows forgotten at "
     assert holds in command(elsewhere, "receipts", "verify", receipt, "--key", key)
     assert holds in command(place, "receipts", "verify", receipt, "--where", WHERE)
-    assert "of another condition" in command(place, "receipts", "verify", receipt, "--where", "user = 4", code=1)
+    assert "The receipt is valid, but for another condition or another workspace" in command(
+        place, "receipts", "verify", receipt, "--where", "user = 4", code=1
+    )
     receipt.write_text(receipt.read_text().replace('"is_equal":true', '"is_equal":null'))
     refused = command(place, "receipts", "verify", receipt, code=1)
-    assert refused.startswith("The receipt does not hold: it was altered or reformatted") and refused.count("\n") == 1
+    assert (
+        refused.startswith(
+            "The signature of the receipt is invalid: the receipt was altered or reformatted, or signed by another key. Get it again with fewpass receipts show, and check the owner of the public key in --key"
+        )
+        and refused.count("\n") == 1
+    )
 
 
 def test_routes(forgotten):
@@ -242,4 +249,6 @@ def test_the_script_of_the_documentation_verifies_with_cryptography_alone(forgot
         assert data != whole
         (tmp_path / "receipt.json").write_bytes(data)
         refused = verify()
-        assert refused.returncode == 1 and refused.stderr.startswith("The receipt does not hold: "), refused
+        assert refused.returncode == 1 and refused.stderr.startswith(
+            "The signature of the receipt is invalid: the receipt was altered or reformatted, or signed by another key. Get it again with fewpass receipts show, and check the owner of the public key in --key: "
+        ), refused

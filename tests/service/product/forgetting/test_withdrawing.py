@@ -63,14 +63,14 @@ def test_a_withdrawn_rule_does_not_come_back_from_another_name(workspace, folder
 def test_what_cannot_be_withdrawn_says_so(workspace, folder):
     product.train_model_version(workspace, of_nb(folder))
     forget(workspace)
-    with pytest.raises(InvalidRequest, match=r"No such rule stands under the name 'daily'. Its rules: user = 3\."):
+    with pytest.raises(InvalidRequest, match=r"The name 'daily' has no such rule. Its rules: user = 3\."):
         product.withdraw_forgetting_rule(workspace, "daily", "user = 4", **BY)
-    with pytest.raises(InvalidRequest, match="Say why: the reason is kept with the rule"):
+    with pytest.raises(InvalidRequest, match="Give a reason, which is kept with the rule"):
         product.withdraw_forgetting_rule(workspace, "daily", WHERE, by="ana", reason=" ")
     with pytest.raises(NotFound, match="There is no dataset 'daily'"):
         product.withdraw_forgetting_rule(workspace, "daily", WHERE, kind="dataset", **BY)
     product.withdraw_forgetting_rule(workspace, "daily", WHERE, **BY)
-    with pytest.raises(InvalidRequest, match=r"No such rule stands .* Its rules: none"):
+    with pytest.raises(InvalidRequest, match=r"The name .* has no such rule. Its rules: none"):
         product.withdraw_forgetting_rule(workspace, "daily", WHERE, **BY)
 
 

@@ -67,7 +67,7 @@ def test_a_kept_column_that_would_be_written_twice_is_refused_before_rows_are_sc
     pq.write_table(table, tmp_path / "in.parquet")
     keep = [name, name] if name == "row" else [name]
     source, told = Source.open(tmp_path / "in.parquet"), []
-    with pytest.raises(InvalidRequest, match=f"'{name}' to keep would be written twice"):
+    with pytest.raises(InvalidRequest, match=f"'{name}' would be written twice: remove it from --keep"):
         score_files(model, source, tmp_path / "out.parquet", keep=keep, interval=0.9, report=told.append)
     assert not told and not (tmp_path / "out.parquet").exists()
 
@@ -93,16 +93,18 @@ def test_files_without_rows_are_scored_and_filled_into_outputs_without_rows(path
     for what in ("scored", "filled"):
         none = pq.read_table(tmp_path / f"none-{what}.parquet")
         assert none.num_rows == 0 and none.column_names == pq.read_schema(tmp_path / f"some-{what}.parquet").names
-    with pytest.raises(InvalidRequest, match="'town' to keep would be written twice"):
+    with pytest.raises(InvalidRequest, match="'town' would be written twice: remove it from --keep"):
         write_density_scores(circuit, Source.open(path), tmp_path / "twice.parquet", keep=["town", "town"])
 
 
 def test_an_address_is_no_file_to_write(path, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for output, why in {
-        Path("s3://bucket/out.parquet"): "begins with 's3:' and is no path of this machine",
-        "https://shop.example/out.parquet": "is of a web server, which is only read",
-        "duckdb://shop.db?table=out": "is a database, and rows are written to files only",
+        Path(
+            "s3://bucket/out.parquet"
+        ): "begins with 's3:' and is not a local path. Use a path, or, for a single file, pass the address as text",
+        "https://shop.example/out.parquet": "is on a web server, which is read-only. Use a local path, or a store such as s",
+        "duckdb://shop.db?table=out": "is a database, but rows can only be written to files. Name a file",
     }.items():
         with pytest.raises(InvalidRequest, match=why):
             score_files(model, Source.open(path), output)
@@ -116,7 +118,7 @@ def test_a_file_of_a_store_appears_when_it_is_whole(path, model, monkeypatch):
     output = "memory://shop/out.parquet"
     n_rows = score_files(model, Source.open(path), output)
     assert Source.open(output).n_rows == n_rows
-    with pytest.raises(InvalidRequest, match=r"memory://shop/out.parquet exists already. Choose another name"):
+    with pytest.raises(InvalidRequest, match=r"memory://shop/out.parquet already exists. Choose another name"):
         score_files(model, Source.open(path), output)
     assert score_files(model, Source.open(path), output, replace=True) == n_rows
     store, folder = uri_filesystem("memory://shop")

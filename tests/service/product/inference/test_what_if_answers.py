@@ -53,7 +53,7 @@ def test_a_column_that_is_set_is_answered_as_by_query(site):
     tables = np.array([list(answer["distributions"]["humidity"].values()) for answer in each])
     mean = np.array(share) @ tables
     assert gain == pytest.approx(sum(w * (p * np.log(p / mean)).sum() for w, p in zip(share, tables, strict=True)))
-    assert all("'outlook' is set from outside" in told["absent"][part] for part in ("prediction", "interval"))
+    assert all("'outlook' is set by do" in told["absent"][part] for part in ("prediction", "interval"))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_part_that_does_not_exist_says_why_and_the_others_go_on(site, circuit)
     assert "prediction" in told["absent"] and "contributions" in told["absent"]
     assert sum(told["parts"]["posterior"]["question"].values()) == pytest.approx(1.0)
     other = what_if(site, evidence={"class": "yes"}, target="outlook")
-    assert "the question is 'outlook'" in other["absent"]["prediction"]
+    assert "this view answers for 'outlook'" in other["absent"]["prediction"]
     everything = {"outlook": "sunny", "humidity": 60.5, "windy": True, "class": "yes"}
     whole = what_if(site, evidence=everything)
     assert whole["parts"]["posterior"]["surprise"] > 0 and "is given" in whole["parts"]["posterior"]["why_no_question"]
@@ -219,7 +219,7 @@ def test_only_what_is_supposed_explains(served, evidence):
 
 def test_values_that_training_never_saw_are_told(served):
     told = answer(served, evidence={"humidity": 999_999, "outlook": "hail"})["warnings"]
-    assert len(told) == 2 and "humidity = 999999 is outside of what training saw" in " ".join(told)
+    assert len(told) == 2 and "humidity = 999999 is outside the range of training" in " ".join(told)
     assert "outlook = hail: training never saw this value." in told
     assert not answer(served, evidence={"humidity": 70.0, "outlook": "sunny"})["warnings"]
     for name, column in explored(served).items():  # no click supposes what training never saw
@@ -238,7 +238,7 @@ def test_where_a_missing_value_has_two_answers_a_sentence_says_why(served):
         assert "outlook" in posterior["distributions"] and not posterior["given"]
     else:
         (sentence,) = told["warnings"]
-        assert sentence.startswith("outlook is missing: to the posterior this is a value like others")
+        assert sentence.startswith("outlook is missing: the posterior treats this as a value")
         assert not answer(served, evidence={"outlook": None}, parts=["posterior"])["warnings"]
 
 
@@ -246,6 +246,6 @@ def test_times_out_of_range_are_told_as_times():
     attribute = Attribute("at", "numeric", arrow_type="timestamp[us]", quantiles=(0.0, 86_400.0))
     schema = Schema((attribute,), None, ("",))
     (told,) = unseen_value_warnings(schema, {"at": "2026-01-01T00:00"})
-    assert told == "at = 2026-01-01T00:00 is outside of what training saw, 1970-01-01 to 1970-01-02."
+    assert told == "at = 2026-01-01T00:00 is outside the range of training, 1970-01-01 to 1970-01-02."
     for known in ("1970-01-01T12:00", None):
         assert not unseen_value_warnings(schema, {"at": known})

@@ -375,4 +375,4 @@ def test_a_champion_that_labels_find_worse_goes_back(trained, tmp_path):
     assert done["is_rolled_back"], done["reason"]
     assert product.find_version(trained, "back@champion").version == 1
     assert "worse with probability" in product.alias_history(trained, "back").items[0].reason
-    assert compare_with_previous(trained, "labelled", 100)["reason"] == "there is no version before the champion"
+    assert compare_with_previous(trained, "labelled", 100)["reason"] == "the champion has no previous version"

@@ -279,7 +279,7 @@ def test_schedules_on_the_command_line(tmp_path, weather_files):
     asked = json.loads(schedules("run", "nightly", "--json"))
     shown = json.loads(schedules("show", "nightly", "--json"))
     assert asked["state"] == "queued" and shown["runs"][0]["job_id"] == asked["id"]
-    assert "There is no time zone 'Mars'" in schedules("change", "nightly", "--timezone", "Mars", code=1)
+    assert "Unknown time zone 'Mars'" in schedules("change", "nightly", "--timezone", "Mars", code=1)
     schedules("create", "x", "--cron", "@daily", "--job", "no.json", code=2)
     schedules("delete", "nightly")
     assert json.loads(schedules("--json")) == []

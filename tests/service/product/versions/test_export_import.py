@@ -86,10 +86,13 @@ def test_a_manifest_that_no_answer_could_hold_is_refused(workspace, tmp_path, me
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("UPDATE header SET json = NULL", "header is not what was written"),
+        ("UPDATE header SET json = NULL", "its header has changed since it was written. Restore it from a backup"),
         ("UPDATE header SET json = '{', sha256 = sha256('{')", "header is not JSON"),
         ("UPDATE provenance SET value = '{'", "provenance cannot be read"),
-        ("UPDATE libraries SET version = NULL", "'libraries' does not hold names and texts"),
+        (
+            "UPDATE libraries SET version = NULL",
+            "'libraries' does not contain names and texts. Restore it from a backup",
+        ),
     ],
 )
 def test_a_file_whose_tables_are_others_is_refused(workspace, tmp_path, statement, words):

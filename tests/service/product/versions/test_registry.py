@@ -63,12 +63,12 @@ CHAMPION = Measured(1, SCORES)
         ({"margin": -0.01}, {"log_loss": 0.505}, True, "plus 0.01"),
         ({"metric": "rmse"}, {"log_loss": 9.0, "rmse": 0.39}, True, "rmse 0.39 against 0.4"),
         ({"metric": "zero_one_loss"}, {"zero_one_loss": 0.21}, False, "version 1 stays champion"),
-        ({}, {"log_loss": 0.1, "ece": 0.08}, False, "calibration error is 0.03 greater and at most 0.02"),
+        ({}, {"log_loss": 0.1, "ece": 0.08}, False, "calibration error is 0.03 greater, more than the allowed 0.02"),
         ({"max_ece_increase": None}, {"log_loss": 0.1, "ece": 0.9}, True, "replaces"),
         ({}, {"log_loss": float("nan")}, False, "stays"),
         ({}, {"log_loss": float("inf")}, False, "stays"),
         ({}, {"log_loss": 0.1, "ece": float("nan")}, False, "calibration"),
-        ({"min_rows": 2000}, {"log_loss": 0.1}, False, "1000 rows are fewer than the 2000 that decide"),
+        ({"min_rows": 2000}, {"log_loss": 0.1}, False, "1000 rows are fewer than the required 2000"),
     ],
 )
 def test_the_rule_decides_by_metric_margin_and_calibration(rule, changes, is_promoted, words):
@@ -215,7 +215,7 @@ def test_an_exported_version_answers_elsewhere_as_it_did(workspace, exported, tm
         assert ours["files"] == theirs["files"]
     product.write_export(workspace, "weather", tmp_path / "again.tar")
     assert (tmp_path / "again.tar").read_bytes() == exported.read_bytes()
-    with pytest.raises(InvalidRequest, match="exists already"):
+    with pytest.raises(InvalidRequest, match="already exists"):
         product.write_export(workspace, "weather", exported)
 
 
@@ -230,12 +230,12 @@ def test_what_is_damaged_or_made_up_is_refused(workspace, exported, tmp_path):
     flipped[len(sound) // 2] ^= 1
     cases = {
         "not a tar": b"nothing of the kind" * 100,
-        "is missing, or in another place": rebuilt(manifest, model, ("model.duckdb", "manifest.json")),
+        "is missing or misplaced": rebuilt(manifest, model, ("model.duckdb", "manifest.json")),
         "holds more than": rebuilt(manifest, model, ("manifest.json", "model.duckdb", "more")),
         "does not have the SHA-256": bytes(flipped),
         "manifest cannot be read": rebuilt(b"{", model),
         "is of format": rebuilt(manifest | {"format_version": 2}, model),
-        "not one that `export` writes": rebuilt(manifest | {"tags": {"a": 1}}, model),
+        "its manifest was not written by `export`": rebuilt(manifest | {"tags": {"a": 1}}, model),
         "is a view": rebuilt(manifest | {"sha256": sha256_of_file(evil)}, evil.read_bytes()),
     }
     for content, words in [

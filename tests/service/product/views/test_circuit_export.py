@@ -53,7 +53,7 @@ def test_the_command_line_writes_circuits(site, circuit, tmp_path):
     assert fewpass(*given[:3], workspace=site.workspace).stdout.rstrip() == written.read_text().rstrip()
     assert "log10_induced_trees" in fewpass("models", "structure", "sky", workspace=site.workspace).stdout
     before = written.read_bytes()
-    assert "exists already" in fewpass(*given, "--format", "dot", workspace=site.workspace, code=1).stderr
+    assert "already exists" in fewpass(*given, "--format", "dot", workspace=site.workspace, code=1).stderr
     assert written.read_bytes() == before
     fewpass(*given, "--format", "dot", "--force", workspace=site.workspace)
     assert written.read_text().startswith("digraph")

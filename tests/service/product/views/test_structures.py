@@ -83,12 +83,12 @@ def test_rest_and_jobs_answer_every_query(site, plant):
         ({"kind": "conditional"}, 422, "All columns of the model are numeric: ask for their moments"),
         ({"kind": "edges", "present": ["flow->heat", "heat->flow"]}, 422, "flow->heat->flow is a cycle"),
         ({"kind": "edges", "present": ["flow->heap"]}, 422, "Column 'heap' is not in the table (similar: heat)"),
-        ({"kind": "graph", "absent": ["flow"]}, 422, "absent='flow' is not allowed: write an edge as 'parent->child'"),
+        ({"kind": "graph", "absent": ["flow"]}, 422, "absent='flow' must be an edge such as 'parent->child'"),
         ({"kind": "score", "edges": ["flow->heat", "heat->flow"]}, 422, "flow->heat->flow is a cycle"),
         ({"kind": "score", "edges": ["flow->heat"], "bif": "x"}, 422, "give either edges or bif"),
         ({"kind": "score", "bif": "network x {\n}\nnot"}, 422, "bif, line 3"),
-        ({"kind": "graphs", "n": 0}, 422, "use 1 to 100,000 draws"),
-        ({"kind": "paths", "prior": "graph", "n": 5000}, 413, "at most 2000 are answered in one request"),
+        ({"kind": "graphs", "n": 0}, 422, "must be 1 to 100,000 draws"),
+        ({"kind": "paths", "prior": "graph", "n": 5000}, 413, "the limit is 2000 per request .FEWPASS_MAX_ROWS"),
         ({"kind": "edges", "given": ["flow->heat"]}, 422, "there are present, absent, prior, n, seed"),
     ],
 )
@@ -117,7 +117,7 @@ def test_rows_are_scored_averaged_over_graphs(site, plant, circuit, tmp_path):
     pq.write_table(pa.table({name: [*table[name].to_pylist(), None] for name in NAMES}), rows)
     score = ["score", "plant", rows, "--out", tmp_path / "s.parquet", "--average"]
     shown = fewpass(*score, workspace=site.workspace).stdout
-    assert "averaged over graphs exactly; 1 rows lack a value" in shown
+    assert "averaged over graphs exactly; 1 row with missing or unseen values" in shown
     written = pq.read_table(tmp_path / "s.parquet").to_pydict()
     assert written["log_likelihood"][:5] == pytest.approx(expected, rel=1e-9) and written["log_likelihood"][5] is None
     assert written["surprise_rank"][5] is None and sorted(written["surprise_rank"][:5]) == [1, 2, 3, 4, 5]
@@ -127,11 +127,11 @@ def test_rows_are_scored_averaged_over_graphs(site, plant, circuit, tmp_path):
     for wrong, word in (
         ({"draws": 5}, "unknown field `draws`"),
         ({"n": "5"}, "Expected `int`, got `str` - at `$.average.n`"),
-        ({"n": 10_001}, "use 2 to 10,000 draws"),
+        ({"n": 10_001}, "must be 2 to 10,000 draws"),
         ({"present": "flow->heat"}, "Expected `array`"),
         ({"present": ["flow->heap"]}, "Column 'heap'"),
         ({"prior": "none"}, "Invalid enum value 'none'"),
-        ({"level": 1.5}, "use a number between 0 and 1"),
+        ({"level": 1.5}, "must be a number between 0 and 1"),
         ([], "Expected `object | null`, got `array`"),
     ):
         answer = site.client.post("/v1/models/plant/score", json={"records": [{}], "average": wrong})
@@ -152,7 +152,7 @@ def test_other_models_know_no_structures_and_this_one_no_classes(site, plant, ci
             told = refusal(site, f"{model}/{path}")
             assert f"{kind!r} has no posterior over structures. Train with --learner orders" in told
     for path, words in {
-        "sky/graph.bif": "is no Bayesian network",
+        "sky/graph.bif": "is not a Bayesian network, so it cannot be exported as one",
         "sky/model.sql?table=t": "cannot be written as SQL",
         "sky/circuit?of=graphs": "has no posterior over structures",
         "weather/model.sql?table=t&dialect=oracle": "dialect",
@@ -225,7 +225,7 @@ def test_the_command_line_asks_and_draws(site, plant, tmp_path):
     given = ("--present", "flow->heat", "--absent", "level->power")
     assert json.loads(query("edges", *given, "--json")) == ask(site.client, "plant", {"kind": "edges", **GIVEN})[0]
     shown = query("edges", *given)
-    assert "flow->heat" in shown and "exact: all orders are added up" in shown
+    assert "flow->heat" in shown and "exact: sum over all orders" in shown
     assert "log_posterior" in query("graph", *given)
     assert "drawn" in query("graphs", "--set", "n=5", "--set", "prior=graph")
     assert "probability" in query("paths")
@@ -273,7 +273,11 @@ def test_rows_that_a_model_keeps_are_forgotten_too(site, tmp_path):
     pq.write_table(pa.table(columns | {"batch": pa.array(np.arange(90))}), tmp_path / "words.parquet")
     train = {"kind": "train", "uris": [str(tmp_path)], "learner": "orders", "columns": {"batch": "drop"}}
     first = finished(site.client, train | {"model": "kept", "holdout": 0, "update": True})
-    assert any("whoever may download it can read them" in told for told in first["warnings"])
+    assert any(
+        "to score any graph: everyone who may download the model can read them. Set keep_rows=false to leave them out"
+        in told
+        for told in first["warnings"]
+    )
     before = model_of(site, "kept@1")
     assert before.rows.counts.sum() == 90 and "secret" in before.schema.attributes[0].values
     done = finished(site.client, {"kind": "forget", "model": "kept", "where": "batch = 7"})
