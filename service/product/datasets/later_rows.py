@@ -150,6 +150,7 @@ def choose_kept_back(
         return KeptBack("random")
     dropped = {name for name in overrides if name not in names and ColumnOverride.of(name, overrides[name]).drop}
     rows = _sampled(chosen.source, dropped)
+    overrides = {name: entry for name, entry in overrides.items() if name not in dropped}
     column = max(names, key=lambda name: pc.count_distinct(rows[name]).as_py(), default=None)
     cut = None if column is None else _cut(rows[column], request.holdout)
     by_time = None if column is None or cut is None else KeptBack("time", column, cut.isoformat())
