@@ -75,7 +75,7 @@ class Body(BaseModel):
     @classmethod
     def _is_flat(cls, members: Any) -> Any:
         if is_nested_deeper(members):
-            raise ValueError(f"has lists and objects in each other, more than {MOST_NESTED} deep")
+            raise ValueError(f"is nested more than {MOST_NESTED} deep")
         return members
 
     @classmethod

@@ -53,7 +53,7 @@ def test_a_saved_index_is_left_out_and_told(name, frame, tmp_path):
     assert any(f"Column {own!r} is left out: an index that pandas has saved" in warning for warning in told)
     schema, told = told_of(path, {own: "numeric"})
     assert own in [attribute.name for attribute in schema.attributes]
-    assert f"Column {own!r} determines 'y' in all rows. Drop it if it is known only after the class." in told
+    assert f"Column {own!r} alone determines 'y' in all rows. Drop it if it is known only after the class." in told
 
 
 def test_an_unnamed_column_of_text_is_learned(frame, tmp_path):
@@ -69,7 +69,7 @@ def test_a_column_that_determines_the_class_is_told(learner, frame, tmp_path):
     frame["nearly"] = np.where(np.arange(400) == 7, "no", frame["alive"])
     frame.to_csv(tmp_path / "t.csv", index=False)
     _, told = told_of(tmp_path / "t.csv", learner=learner)
-    assert told == ["Column 'alive' determines 'y' in all rows. Drop it if it is known only after the class."]
+    assert told == ["Column 'alive' alone determines 'y' in all rows. Drop it if it is known only after the class."]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_costs_are_those_of_raw_rows_and_bound_what_is_lost(seed, max_values):
 def test_the_cost_is_told():
     model = learned(pa.table({"x": list("aaabbbcdef") * 10, "class": list("uvuvuvuvuv") * 10}), 2)
     assert schema_loss_warnings(model.schema, {"x": FoldingCost(0.4, 0.27725)}) == [
-        "Column 'x' keeps 2 values; 4 rarer ones share one code, in 40.0% of the rows: told apart, they could lower the "
+        "Column 'x' keeps 2 values; 4 rarer ones share one code, in 40.0% of the rows: separate codes would lower the "
         "log loss by at most 0.277. Raise max_values to keep more."
     ]
     assert folded_value_information_loss(model)["x"].most_nats == pytest.approx(0.4 * log(2))

@@ -54,9 +54,9 @@ def test_pairs_that_no_rows_have(spoil, named):
     counts = counted(PairwiseCounts)
     counts.check()
     spoil(counts)
-    with pytest.raises(InvalidCounts, match=f"'counting pairs' is wrong: .*{named}"):
+    with pytest.raises(InvalidCounts, match=f"'counting pairs' is inconsistent: .*{named}"):
         counts.check()
-    with pytest.raises(InvalidCounts, match="is wrong"):
+    with pytest.raises(InvalidCounts, match="is inconsistent"):
         Together(counts.empty(), counts).check()
 
 
@@ -67,7 +67,7 @@ def test_stored_counts_that_no_rows_have():
     table = families.to_arrow()
     spoiled = table.set_column(2, "count", pa.array(np.append(table["count"].to_numpy()[:-1], -5)))
     for counts, stored in ((pairs, pairs.to_arrow()), (families, spoiled)):
-        with pytest.raises(InvalidCounts, match="is wrong"):
+        with pytest.raises(InvalidCounts, match="is inconsistent"):
             counts.from_arrow(stored)
 
 
@@ -76,7 +76,7 @@ def test_families_that_no_rows_have(change):
     counts = counted(lambda schema: FamilyCounts(schema, [Family(2, (1, 0)), Family(3)]))
     counts._cells[0].add(np.array([4]), np.array([change]))
     for read in (counts.cells, counts.paths, lambda index: list(counts.blocks(index))):
-        with pytest.raises(InvalidCounts, match="'counting families' is wrong: the table of 'a2'"):
+        with pytest.raises(InvalidCounts, match="'counting families' is inconsistent: the table of 'a2'"):
             read(0)
         read(1)
 
@@ -103,5 +103,5 @@ def test_a_pass_ends_with_the_check():
     table = strategies.table_of(schema, [strategies.chunk_of(0, schema, 300)])
     views = Views(schema)
     for statistic in (Wrong(schema), Viewed(views, lambda own: Wrong(own.schema))):
-        with pytest.raises(InvalidCounts, match="is wrong"):
+        with pytest.raises(InvalidCounts, match="is inconsistent"):
             collect(statistic, Source.of_table(table))

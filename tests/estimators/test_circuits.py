@@ -117,7 +117,7 @@ def test_what_makes_no_sense_is_refused():
     fitted = SumProductNetwork(**WAYS["em"]).fit(frame_of().drop(columns="class"))
     with pytest.raises(AttributeError, match="has no attribute 'predict'") as raised:
         fitted.predict(frame_of())
-    assert "name the class column" in str(raised.value.__cause__)
+    assert "pass target='…', or y to fit" in str(raised.value.__cause__)
     with pytest.raises(InvalidParameter, match="n_samples=0"):
         fitted.sample(0)
     with pytest.raises(UnknownColumn, match="'wrod' is not in the table"):

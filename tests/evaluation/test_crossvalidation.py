@@ -149,7 +149,7 @@ def test_a_failure_is_an_outcome_and_is_tried_again(tmp_path):
     path, log = tmp_path / "lists.parquet", tmp_path / "outcomes.jsonl"
     pq.write_table(pa.table({"x": [[1], [2]] * 10, "class": ["a", "b"] * 10}), path)
     outcomes = cross_validate([path], ["random-forest"], repetitions=1, log=log)
-    assert all("SchemaError: Column 'x' holds list" in str(o.error) for o in outcomes)
+    assert all("SchemaError: Column 'x' has type list" in str(o.error) for o in outcomes)
     assert n_outcomes_in_log(path, log, "random-forest") == 0
 
 

@@ -249,7 +249,7 @@ def test_trees_of_many_leaves_answer_too_or_tell_their_size(dialect, monkeypatch
     check(model, table_of(12, 60), dialect)
     monkeypatch.setattr(script, "MOST_CELLS", 1_000)
     with pytest.raises(
-        TooLargeForSQL, match=r"The tables of the model have \d[\d,]* numbers, more than 1,000 that SQL"
+        TooLargeForSQL, match=r"The tables of the model have \d[\d,]* numbers, more than the 1,000 that SQL"
     ):
         sql_script(model, name="scores", table="new_rows")
 
@@ -421,7 +421,7 @@ def test_what_cannot_be_written_is_refused():
             UnwritableText,
             "contains a zero character, which SQL cannot express. Replace it and train again",
         ),
-        (of_cases, {"key": ["id"]}, InvalidParameter, "the columns 'X' and 'x' have one name in duckdb"),
+        (of_cases, {"key": ["id"]}, InvalidParameter, "the columns 'X' and 'x' have the same name in duckdb"),
         (of_duration, {}, UnsupportedColumn, r"Column 'took' had type duration\[ms\] in training, read as numeric"),
     ):
         with pytest.raises(error, match=message):

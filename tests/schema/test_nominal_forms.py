@@ -204,7 +204,7 @@ def test_queries_and_answers_carry_the_words():
 def test_milliseconds_are_not_taken_for_seconds(milliseconds):
     """A record, columns and a file of numbers, where training had timestamps."""
     schema = Schema((Attribute("when", "numeric", cuts=(1.6e9,), arrow_type="timestamp[ms]"),), "class", ("no", "yes"))
-    words = r"Column 'when' holds -?1700000000000 instead of a time.* Divide milliseconds by 1,000"
+    words = r"Column 'when' contains -?1700000000000 instead of a time.* Divide milliseconds by 1,000"
     with pytest.raises(SchemaError, match=words):
         encode_json_records([{"when": milliseconds}], schema)
     with pytest.raises(SchemaError, match=words.replace("-?", "")):

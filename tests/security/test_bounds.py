@@ -41,7 +41,7 @@ def test_a_pattern_with_two_dots_behind_a_wildcard_is_refused(lake, parts, door)
         "submission": lambda uri: check_local_uri_exists(uri, look) if "**" not in uri else Source.open(uri),
         "opening": Source.open,
     }
-    with pytest.raises(SourceError, match=r'has "\.\." has ".." after a wildcard. Write the folders out'):
+    with pytest.raises(SourceError, match=r'has "\.\." after a wildcard. Write the folders out'):
         opens[door](f"{lake}/{parts}")
     assert look.n_entries == 0
 
@@ -136,9 +136,7 @@ def test_nothing_is_stored_that_lists_cannot_show(tmp_path_factory, columns, doo
     (top / "rows.csv").write_text("a,class\n" + "1,x\n2,y\n" * 5)
     train = {"uris": [f"{top}/rows.csv"], "model": "m", "learner": "nb", "target": "class", "columns": columns}
     with Workspace(Settings(workspace=top / "workspace")) as workspace:
-        with pytest.raises(
-            (ValueError, InvalidRequest), match=r"more than 32 deep|bytes; at most 1,048,576 are stored"
-        ):
+        with pytest.raises((ValueError, InvalidRequest), match=r"more than 32 deep|bytes; the limit is 1,048,576"):
             if door == "jobs":
                 product.submit_job(workspace, TrainRequest.model_validate(train), is_remote=True)
             elif door == "data sets":

@@ -91,6 +91,6 @@ def test_a_request_that_is_too_large_to_store_is_refused_before_its_uris_are_rea
     request = TrainRequest(learner="nb", target="class", model="m", uris=["/tmp/x" * 50] * 10_000)
     with (
         Workspace(Settings(workspace=tmp_path / "workspace")) as workspace,
-        pytest.raises(InvalidRequest, match="are stored"),
+        pytest.raises(InvalidRequest, match=r"bytes; the limit is 1,048,576"),
     ):
         product.submit_job(workspace, request, is_remote=True)

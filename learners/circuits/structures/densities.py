@@ -287,7 +287,7 @@ def check_distribution_support(attribute: Attribute, distribution: str, low: Flo
     if wrong.any():
         value = attribute.number_text(float(low[int(np.argmax(wrong))]))
         raise SchemaError(
-            f"Column {attribute.name!r} holds {value}, but values of a {distribution} distribution must be {reason}. Choose another "
+            f"Column {attribute.name!r} holds {value}, but values of the {distribution} distribution must be {reason}. Choose another "
             "distribution, or 'intervals'.",
             attribute.name,
         )

@@ -99,5 +99,5 @@ def test_noise_depends_on_the_row_and_not_on_the_batch():
 
 
 def test_numbers_that_a_distribution_cannot_have_are_refused():
-    with pytest.raises(SchemaError, match=r"'stepped' holds -.*exponential distribution is zero or more"):
+    with pytest.raises(SchemaError, match=r"'stepped' holds -.*exponential distribution must be zero or more"):
         coded_table({"stepped": COLUMNS["stepped"]}, "exponential")

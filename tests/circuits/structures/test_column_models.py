@@ -149,7 +149,7 @@ def test_learning_row_by_row_takes_gaussian_leaves():
         ("skewed", {"skewed": {"distribution": "lognormal"}}, {"learning": "adf"}, SchemaError,
          "'skewed' has the distribution 'lognormal', which adf cannot learn"),
         ("skewed", None, {"leaves": "rounded"}, SchemaError, "'skewed' is not recorded on a grid"),
-        ("tailed", None, {"leaves": "lognormal"}, SchemaError, "'tailed' holds -.* is above zero"),
+        ("tailed", None, {"leaves": "lognormal"}, SchemaError, "'tailed' holds -.* must be above zero"),
         ("tailed", None, {"learning": "bmm", "leaves": "student"}, InvalidParameter, "bmm learns only gaussian, poisson, exponential"),
     ],
 )  # fmt: skip

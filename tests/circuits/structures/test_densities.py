@@ -107,7 +107,7 @@ def test_what_a_distribution_cannot_have_is_refused(distribution, x, word):
 def test_a_time_that_a_distribution_cannot_have_is_named_as_a_date():
     day = Attribute("x", "numeric", cuts=(0.7,), arrow_type="date32[day]", distribution="lognormal")
     with pytest.raises(
-        SchemaError, match="'x' holds 1969-12-31, but values of a lognormal distribution must be above zero"
+        SchemaError, match="'x' holds 1969-12-31, but values of the lognormal distribution must be above zero"
     ):
         interval_densities(day, histogram_of([-86_400.0, 86_400.0]))
 

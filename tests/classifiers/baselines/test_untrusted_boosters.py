@@ -98,9 +98,9 @@ def test_a_model_that_ends_its_process_is_refused(tmp_path, monkeypatch):
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         export_import.try_imported_model(workspace, tmp_path / "bundle", sound, header, arrays)
         with pytest.raises(
-            CorruptFile, match=r"cannot be used|An input of the request is damaged: the process that reads it crashes"
+            CorruptFile, match=r"cannot be used|is damaged: its model crashes the process that reads it"
         ):
             export_import.try_imported_model(workspace, tmp_path / "bundle", cut, header, damaged)
         monkeypatch.setattr(export_import, "_tried_file", dies)
-        with pytest.raises(CorruptFile, match="An input of the request is damaged: the process that reads it crashes"):
+        with pytest.raises(CorruptFile, match="is damaged: its model crashes the process that reads it"):
             export_import.try_imported_model(workspace, tmp_path / "bundle", sound, header, arrays)

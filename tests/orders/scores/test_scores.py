@@ -64,7 +64,7 @@ def test_bdeu_of_many_combinations_and_of_blocks_is_the_same(monkeypatch):
     np.testing.assert_allclose(family_scores(BDeu(rows, sizes, 1.0)).logs, whole.logs, rtol=1e-12)
     with pytest.raises(
         TooManyCombinations,
-        match=r"combinations of values, and the distinct rows do not fit into memory. Lower.*Lower max_parents",
+        match=r"combinations of values, and the distinct rows do not fit into memory. Lower max_parents",
     ):
         family_scores(BDeu(Blocks(codes), sizes, 1.0))
 

@@ -112,9 +112,9 @@ def test_csv_that_is_not_packed_as_its_name_says_is_told(tmp_path):
     plain, other = tmp_path / "t.csv.gz", tmp_path / "t.csv.bz2"
     plain.write_text("a,b\n1,2\n")
     other.write_bytes(gzip.compress(b"a,b\n1,2\n"))
-    with pytest.raises(SourceError, match="is not packed at all, though its name says gzip"):
+    with pytest.raises(SourceError, match="is not compressed, although its name says gzip"):
         Source.open(plain)
-    with pytest.raises(SourceError, match="is packed by gzip, though its name says bz2"):
+    with pytest.raises(SourceError, match="is compressed by gzip, although its name says bz2"):
         Source.open(other)
 
 

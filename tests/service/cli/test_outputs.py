@@ -115,7 +115,7 @@ MASKS = [
     (r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?)?", "TIME"),
     (r"\b(job|local)-[0-9a-f]+\b|\b(?=[a-f]*\d)[0-9a-f]{8,}\b", "ID"),
     (r"\buser [\w.-]+", "user NAME"),
-    (r"(kernels are kept in) \S+", r"\1 FOLDER."),
+    (r"(cached in) \S+", r"\1 FOLDER."),
     (r"[-+−]?(\d[\d,.:]*|\.\d+)(e[-+]?\d+)?", "#"),
     (r"# ?(bytes|B|[kKMGT]i?B|ms|µs|s|min|h)\b", "#"),
     (r"#( #)+", "#"),

@@ -176,7 +176,7 @@ PAGES: dict[str, Strategy] = {
         **dict.fromkeys(("only_left", "only_right"), some(("a", "b"))),
         is_of_same_rows=either,
     ),
-    "data.html": a(datasets=some(dataset), next_cursor=maybe("x")),
+    "data.html": a(formats="Parquet, CSV", datasets=some(dataset), next_cursor=maybe("x")),
     "dataset.html": a(
         dataset=dataset,
         has_schema=either,

@@ -41,7 +41,7 @@ def test_a_data_set_is_registered_shown_and_listed(site, dataset):
     assert schema["left_out"][0]["name"] == "station" and schema["classes"] == ["no", "yes"]
     assert "weather" in names_of_datasets(site)
     register(site, "weather", site.train)
-    assert "registered already" in register(site, "weather", site.test, 409)["detail"]
+    assert "is already registered" in register(site, "weather", site.test, 409)["detail"]
 
 
 def test_jobs_whose_files_are_not_there_are_refused_at_once(site, tmp_path):

@@ -102,7 +102,7 @@ def peak_memory():
 def test_json_and_csv_are_measured_by_their_punctuation():
     rows = json.dumps({"records": [{"a": 1, "b": "x"}] * 1_000}).encode()
     assert check_json_size(rows, MEBIBYTE) < MEBIBYTE
-    with pytest.raises(BodyTooLarge, match="at most 1,048,576"):
+    with pytest.raises(BodyTooLarge, match="the limit is 1,048,576"):
         check_json_size(rows * 20, MEBIBYTE)
     one = json.dumps({"records": [{f"k{i}": 1 for i in range(140_000)}]}).encode()
     with pytest.raises(BodyTooLarge, match="more than 65,536 members"):
@@ -111,7 +111,7 @@ def test_json_and_csv_are_measured_by_their_punctuation():
     with peak_memory() as taken:
         decoded = json.loads(columns)
     assert decoded and taken[0] <= check_json_size(columns, 1 << 30) <= 8 * taken[0]
-    with pytest.raises(BodyTooLarge, match="at most 1,048,576"):
+    with pytest.raises(BodyTooLarge, match="the limit is 1,048,576"):
         check_csv_body_size(b"1,1\n" * 100_000, MEBIBYTE)
 
 
@@ -173,7 +173,7 @@ def test_a_binary_tensor_is_read_as_far_as_its_rows_go():
     tensor = {"name": "a", "shape": [2], "datatype": "INT8", "parameters": {"binary_data_size": 2_000_000}}
     header = json.dumps({"inputs": [tensor]}).encode()
     body, length = header + bytes(2_000_000), str(len(header)).encode()
-    with pytest.raises(BodyTooLarge, match="at most 1,048,576"):
+    with pytest.raises(BodyTooLarge, match="the limit is 1,048,576"):
         check_inference_body_size(body, length, MEBIBYTE)
     with peak_memory() as taken, pytest.raises(Exception, match="has 3 values, but its shape"):
         read_infer_request(body, length, 10)

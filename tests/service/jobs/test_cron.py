@@ -96,8 +96,8 @@ def test_the_next_time_is_what_the_clock_on_the_wall_says(expression, zone, mome
         ("; * * * *", "UTC", "';' is not a minute"),
         ("@reboot", "UTC", "Use five fields"),
         ("0 3 * * *", "Berlin", "Unknown time zone 'Berlin' .similar: Europe/Berlin"),
-        ("0 3 * * *", "../etc/passwd", "no time zone"),
-        ("0 3 * * *", "", "no time zone ''"),
+        ("0 3 * * *", "../etc/passwd", "Unknown time zone"),
+        ("0 3 * * *", "", "Unknown time zone ''"),
         ("0 3 * * *", "right/UTC", "Unknown time zone 'right/UTC'"),
     ],
 )

@@ -45,7 +45,7 @@ def test_a_small_file_that_unpacks_to_much_ends_its_job(client, tmp_path, kind):
     assert registered.status_code == 422
     if title == "Out of memory":
         assert "The job used more than 256 MiB of memory and was stopped." in job["error"]["detail"]
-        assert "takes more than 256 MiB of memory to read" in registered.json()["detail"]
+        assert "Reading the inputs of the request takes more than 256 MiB of memory" in registered.json()["detail"]
     assert client.get("/v1/datasets/bomb").status_code == 404 and client.get("/readyz").status_code == 200
     pq.write_table(pa.table({"x": classes(100), "class": classes(100)}), tmp_path / "sound.parquet")
     assert ended(client, tmp_path / "sound.parquet")["state"] == "succeeded"

@@ -30,7 +30,7 @@ def test_what_cannot_be_measured_is_told_in_words(tmp_path, weather_files):
     for arguments, code, words in (
         ([train], 2, "--target"),
         ([train, "-t", "clas"], 1, "class"),
-        ([train, "-t", "class", "-l", "random-forest"], 1, "use one of auto"),
+        ([train, "-t", "class", "-l", "random-forest"], 1, "must be one of auto"),
         ([str(tmp_path / "nothing.parquet"), "-t", "class", "-l", "nb"], 1, "nothing.parquet"),
     ):
         assert words in fewpass("bench", *arguments, workspace=tmp_path, code=code).stderr

@@ -47,7 +47,7 @@ def test_a_backup_says_that_files_in_a_data_root_are_not_in_it(tmp_path):
     with Workspace(settings) as workspace:
         product.register_example_dataset(workspace)
     (found,) = uploads(settings)
-    assert found.state == "ok" and "leaves them out" in found.detail
+    assert found.state == "ok" and "back up that folder separately" in found.detail
     assert str(tmp_path / "data" / "uploads") in found.detail
     said = forks.run(["backup", str(tmp_path / "copy")], settings.environment())
     assert "Uploaded files are not in it" in said.stdout and said.returncode == 0

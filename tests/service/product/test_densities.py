@@ -172,7 +172,7 @@ def test_rows_that_take_longer_than_a_request_may_end_with_an_answer(here, path)
         ("score", {}, 422, "either 'records' or 'columns'"),
         ("score", {"columns": {"outlook": ["rain"], "windy": []}}, 422, "'windy' has 0 values"),
         ("score", {"records": [{}] * 2001}, 413, "the limit is 2000"),
-        ("impute", {"records": [{}] * 1500, "how": "draw", "draws": 2}, 413, "at most 2000"),
+        ("impute", {"records": [{}] * 1500, "how": "draw", "draws": 2}, 413, "the limit is 2000"),
         ("impute", {"records": [{}], "only": ["wind"]}, 422, "'wind'"),
     ],
 )

@@ -42,7 +42,7 @@ def test_it_is_the_default_asked_drawn_and_forgets(workspace, folder):
     assert len(told["members"]) == 2 and told["facts"]["choice"]
     assert product.version_structure(workspace, "daily", 1)["nodes"][0]["role"] == "class"
     assert product.draw_version_structure(workspace, "daily", 0).startswith(b"<svg")
-    with pytest.raises(InvalidParameter, match="members 0 to 1"):
+    with pytest.raises(InvalidParameter, match="must be from 0 to 1, a member of the ensemble"):
         product.version_structure(workspace, "daily", 7)
 
     done = product.forget_rows(workspace, ForgetRequest(model="daily", where="user = 3"))

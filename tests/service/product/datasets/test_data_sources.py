@@ -90,7 +90,7 @@ def test_uris_name_a_database_and_what_is_asked_of_it(uri, place, sql, monkeypat
     [
         ("duckdb:///data/shop.db", SourceError, "names no table or query. End it with \\?table=NAME or \\?query=SELECT"),
         ("duckdb:///data/shop.db?query=", SourceError, "names no table or query"),
-        ("postgresql://ana:sesame@host/shop?table=a", InvalidRequest, r"ana:\*\*\*@host.* carries a secret"),
+        ("postgresql://ana:sesame@host/shop?table=a", InvalidRequest, r"ana:\*\*\*@host.* contains a secret"),
         ("credentials://nobody?table=a", SourceError, "credentials 'nobody'"),
         ("credentials://lake?table=a", SourceError, "is not a database: its credentials contain neither duckdb:// nor postgresql://"),
     ],
@@ -256,7 +256,7 @@ def test_a_uri_with_a_secret_is_refused_before_it_is_kept(workspace, uri):
         lambda: learned(workspace, uri, **TRAIN),
         lambda: product.register_dataset(workspace, DatasetRequest(name="d", uris=[uri], target="class")),
     ):
-        with pytest.raises(InvalidRequest, match="carries a secret") as raised:
+        with pytest.raises(InvalidRequest, match="contains a secret") as raised:
             refused()
         assert MARK not in str(problem_from_error(raised.value).body()) and SECRETS[uri] in str(raised.value)
     unread = SourceError(uri, f"cannot be read ({uri}).")

@@ -45,7 +45,7 @@ def test_what_can_be_answered_is_taken(network, selected):
         assert len(answer_model_queries(model, queries)) == len(queries)
 
 
-LEFT_OUT = "Feature selection removed column 'noise' away"
+LEFT_OUT = "Feature selection removed column 'noise', so"
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ def test_what_is_damaged_or_made_up_is_refused(workspace, exported, tmp_path):
     cases = {
         "not a tar": b"nothing of the kind" * 100,
         "is missing or misplaced": rebuilt(manifest, model, ("model.duckdb", "manifest.json")),
-        "holds more than": rebuilt(manifest, model, ("manifest.json", "model.duckdb", "more")),
+        "contains files other than": rebuilt(manifest, model, ("manifest.json", "model.duckdb", "more")),
         "does not have the SHA-256": bytes(flipped),
         "manifest cannot be read": rebuilt(b"{", model),
         "is of format": rebuilt(manifest | {"format_version": 2}, model),

@@ -88,7 +88,7 @@ def test_rest_and_jobs_answer_every_query(site, plant):
         ({"kind": "score", "edges": ["flow->heat"], "bif": "x"}, 422, "give either edges or bif"),
         ({"kind": "score", "bif": "network x {\n}\nnot"}, 422, "bif, line 3"),
         ({"kind": "graphs", "n": 0}, 422, "must be 1 to 100,000 draws"),
-        ({"kind": "paths", "prior": "graph", "n": 5000}, 413, "the limit is 2000 per request .FEWPASS_MAX_ROWS"),
+        ({"kind": "paths", "prior": "graph", "n": 5000}, 413, "the limit is 2000 per request (FEWPASS_MAX_ROWS"),
         ({"kind": "edges", "given": ["flow->heat"]}, 422, "there are present, absent, prior, n, seed"),
     ],
 )
@@ -153,7 +153,7 @@ def test_other_models_know_no_structures_and_this_one_no_classes(site, plant, ci
             assert f"{kind!r} has no posterior over structures. Train with --learner orders" in told
     for path, words in {
         "sky/graph.bif": "is not a Bayesian network, so it cannot be exported as one",
-        "sky/model.sql?table=t": "cannot be written as SQL",
+        "sky/model.sql?table=t": "cannot be exported as SQL",
         "sky/circuit?of=graphs": "has no posterior over structures",
         "weather/model.sql?table=t&dialect=oracle": "dialect",
         "plant/circuit": "has leaves of several columns",
