@@ -53,7 +53,7 @@ class Page:
     paper : str
         A key of `PAPERS`.
     name : str
-        Of the file in docs/results/papers, without its ending.
+        The name of the file in docs/results/papers, without its ending.
     title : str
     measure : callable or None
         Told whether the run is quick. None where the table cannot be made here.

@@ -197,7 +197,7 @@ def streaming_update_recipe(
     learned: StreamingPosterior
     learned, n_learned = yield RowWork("learning row by row", schema, run)
     counts = {"n_rows": learned.n_rows, "n_impossible": learned.n_impossible, "shards": n_learned}
-    # The order decides the weights. Of many files the first are named.
+    # The order decides the weights; only the first files are named where there are many.
     order = {"n_files": len(files), "files_in_order": [path.rpartition("/")[2] for path in files[:NAMED_FILES]]}
     return CircuitModel(schema, learned.circuit(), dict(facts) | counts | order, learned)
 

@@ -14,7 +14,7 @@ from learners.schema import Schema
 from learners.schema.schema_inference import FoldingCost, schema_loss_warnings
 
 FEW_ROWS = 100
-# Of different whole numbers as classes: above the first a target looks like a number to estimate, above the second if
+# With more different whole numbers as classes than the first, a target looks like a number to estimate; with more than the second, if
 # neighbouring numbers are about as frequent, as counts and ages are and identifiers are not.
 MOST_WHOLE_NUMBERS, MOST_NEIGHBOURS = 50, 10
 LEAST_LIKENESS = 0.5  # correlation of the frequencies of neighbouring numbers

@@ -11,19 +11,20 @@ Whoever needs an offset asks for `first_code`. What a prediction does with a nul
 `learners.classifiers.lookup.completeness`; `learners.registry.sql` writes scripts by the same codes.
 """
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 
 
-class CodeLayout:
+class CodeLayout(ABC):
     """The codes of an attribute. A subclass has the two fields, and says how many values or intervals there are."""
 
     has_missing: bool
     n_folded: int
 
     @property
+    @abstractmethod
     def n_regular(self) -> int:
         """Number of values or intervals, without null and other."""
-        raise NotImplementedError
 
     @cached_property
     def n_values(self) -> int:

@@ -227,7 +227,7 @@ class Commands(TyperGroup):
             from pydantic import ValidationError
 
             findings = error.__cause__.errors() if isinstance(error.__cause__, ValidationError) else []
-            if findings and error.message == findings[0]["msg"]:  # else we have told it ourselves
+            if findings and error.message == findings[0]["msg"]:  # else the message is our own
                 from service.requests.validation_messages import validation_message
 
                 error.message = validation_message(findings[0])

@@ -7,7 +7,7 @@ from learners.evaluation.comparison import Comparison
 
 CLASSIFIERS = ("TAN", "SkDB")
 TYINGS = {"level": "level", "same parent": "parent", "single": "single"}
-# Of at most 700 rows, so that 50,000 sweeps take seconds.
+# Sets of at most 700 rows, so that 50,000 sweeps take seconds.
 SETS = ("zoo", "iris", "wine", "hepatitis", "glass", "haberman", "heart_cleveland", "balance_scale")
 DIFFERS = (
     "sets of at most 700 rows, so that 50,000 sweeps of 16 variants take minutes",
@@ -21,7 +21,7 @@ def sampled(classifier: str, tying: str, sweeps: int) -> str:
 
 
 def all_sampled(is_quick: bool) -> tuple[Comparison, str, list[int]]:
-    """Every variant on every set, what was not made anew, and the numbers of sweeps."""
+    """Every variant on every set, the number of stored trials that were reused, and the numbers of sweeps."""
     sweeps = [500, 5_000, 50_000]
     learners = [sampled(classifier, tying, n) for classifier in CLASSIFIERS for tying in TYINGS for n in sweeps]
     comparison, kept = compared(learners, SETS[:3] if is_quick else SETS, 1 if is_quick else 5)

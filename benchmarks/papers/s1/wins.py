@@ -8,7 +8,7 @@ from learners.evaluation.crossvalidation import TrialProgress, cross_validate
 
 LOG = WORK / "trials.jsonl"
 FOLDER = DATA / "classification"
-# Of few rows and columns, so that every classifier takes seconds; of the paper's sets but contact lenses, whose 24 rows tell little.
+# Sets of the paper with few rows and columns, so that every classifier takes seconds; without contact lenses, which has 24 rows.
 QUICK_SETS = (
     "zoo", "iris", "hepatitis", "wine", "auto_imports", "glass", "heart_cleveland", "haberman", "primary_tumor", "bupa",
     "horse_colic", "house_votes_84", "balance_scale", "crx", "breast_w", "vehicle", "anneal", "tic_tac_toe", "vowel", "german",
@@ -30,7 +30,7 @@ SETTINGS = (
 def compared(
     learners: list[str], sets: tuple[str, ...] | None, repetitions: int, most_rows: int | None = None
 ) -> tuple[Comparison, str]:
-    """Two-fold cross-validation, and how many trials were not made anew: those of the same code are kept in build/papers."""
+    """Two-fold cross-validation, and the number of trials that were reused: those of the same code are stored in build/papers."""
     WORK.mkdir(parents=True, exist_ok=True)
     paths = sorted(FOLDER.glob("*.parquet")) if sets is None else [FOLDER / f"{name}.parquet" for name in sets]
     n_kept = 0

@@ -50,7 +50,7 @@ def induced_trees(circuit: Circuit, node: int) -> list[tuple[frozenset[int], dic
 
 
 def largest_errors(seed: int) -> tuple[float, float]:
-    """Of the moments E[w] and E[w²] after one row against all induced trees: by three cases, and by the two of equation 12."""
+    """Return the errors of E[w] and E[w²] after one row against all induced trees: by three cases, and by the two of equation 12."""
     circuit, rng = small_network(seed), np.random.default_rng(seed)
     counts = 3 * random_counts(circuit, seed)
     weight, x = normalised(circuit, counts), rng.integers(0, 2, 3)

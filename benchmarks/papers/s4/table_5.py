@@ -16,7 +16,7 @@ KEPT = 50
 
 
 def measure(is_quick: bool) -> Measured:
-    """Of the log-likelihood of the training rows."""
+    """Measure the effective sample sizes of the log-likelihood of the training rows."""
     seeds, sweeps = (2, 400) if is_quick else (5, 2_000)
     samplers = {
         "top-down": lambda one, seed: top_down(one, sweeps, KEPT, seed),

@@ -19,7 +19,7 @@ KEPT = 20
 
 
 def measure(is_quick: bool) -> Measured:
-    """Of the mean density of 20 circuits."""
+    """Measure the log-likelihood of the mean density of 20 circuits."""
     seeds, sweeps = (2, 100) if is_quick else (5, 1_000)
     rows = []
     for name in list(PAPER)[:3] if is_quick else PAPER:

@@ -25,7 +25,7 @@ N_ROWS, N_TEST, N_DRAWS, NOISE_VARIANCE = 100, 1000, 300, 0.1
 Array = np.ndarray
 SETTINGS = (
     "the posterior is exact where memory allows (d = 16) and a lattice of orders elsewhere, not an OrderSPN that variational inference fits to samples of DiBS or Gadget",
-    "graphs and rows are drawn anew, so the paper's numbers are of other problems",
+    "graphs and rows are other random draws than the paper's",
 )
 
 

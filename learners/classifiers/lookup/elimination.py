@@ -27,7 +27,7 @@ MOST_CELLS = 1 << 15
 """Numbers that one sum of one row may run over where there are more, all classes together."""
 
 MOST_ENTRIES = 1 << 14
-"""Of the tables, all classes together, that are read for a row whose answer is for the greater part another's (`log_joint`)."""
+"""The most table entries, of all classes together, that a sum reads for a row whose answer is mostly another model's (`log_joint`)."""
 
 BLOCK_CELLS = 1 << 20
 """Of the rows that are summed at a time: with more, more rows share a look-up; four times as many take 125 MB of memory instead of 52."""
@@ -84,7 +84,7 @@ class Elimination:
         The variance is to first order, treating the tables' entries as independent; zero without `spread`. If the
         missing parents have more than `MOST_COMBINATIONS` and a sum would exceed `MOST_CELLS` numbers, the contexts
         of as few attributes as necessary end at their first missing parent instead. In rows that `is_minor` (n_rows,)
-        marks, whose answer is for the greater part another's, all do if the sum may read more than `MOST_ENTRIES`.
+        marks, whose answer is mostly another model's, all do if the sum may read more than `MOST_ENTRIES`.
         """
         n_classes = self.tables.log_prior.size
         logs, variance = np.empty((x.shape[1], n_classes)), np.zeros((x.shape[1], n_classes))

@@ -173,9 +173,8 @@ class _Folds:
         for i, own in enumerate(self._moments):
             rows = np.flatnonzero(self._fold[:n] == i)
             z = self._z[rows] / UNIT
-            for k, (mean, factor, log_sizes) in enumerate(
-                zip(*whitened(*self.whole.minus(own).gaussians(*shrinkage)), strict=True)
-            ):
+            means, covariances = self.whole.minus(own).gaussians(*shrinkage)
+            for k, (mean, factor, log_sizes) in enumerate(zip(means, *whitened(covariances), strict=True)):
                 deviations = (z - mean) @ factor.T
                 scores[rows, k] = self._log_shares[k] - log_sizes.sum() - 0.5 * (deviations**2).sum(axis=1)
         return scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)

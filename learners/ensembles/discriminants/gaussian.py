@@ -14,7 +14,7 @@ from learners.models.model import check_array_elements, check_array_offsets, che
 from learners.schema import Schema
 
 PREFIX = "gaussian_"
-# Numbers that the deviations of a block of rows may take.
+# Numbers that the deviations, or the factors, of a block of rows may take.
 BLOCK_NUMBERS = 1 << 17
 
 
@@ -43,12 +43,10 @@ class Discriminant:
 
     def add_scores(self, x: Codes, out: Floats) -> None:
         """Add the scores of codes (n_attributes, n) to `out` (n, n_classes)."""
-        for rows, known, z in self._by_pattern(x):
-            means, factors, log_sizes = self._whole if known.all() else self._marginal(known)
-            for first, last in _blocks(rows.size, means.size):
-                squares = _squared_deviations(z[:, first:last], means, factors)
-                own = self.log_shares[:, np.newaxis] - log_sizes.sum(axis=1)[:, np.newaxis] - 0.5 * squares
-                out[rows[first:last]] += self.weight * own.T
+        for rows, deviations, factors, log_sizes in self._blocks(x):
+            squares = _squared_lengths(deviations, factors)
+            own = self.log_shares[:, np.newaxis] - log_sizes.sum(axis=1) - 0.5 * squares
+            out[rows] += self.weight * own.T
 
     def log_terms(self, x: Codes, n_attributes: int) -> tuple[Floats, Floats]:
         """Return the terms that sum to the scores: those of the classes (n_classes,), and each attribute's
@@ -57,61 +55,78 @@ class Discriminant:
         A column's term is its half of what the deviations of both columns contribute together.
         """
         terms = np.zeros((n_attributes, x.shape[1], self.log_shares.size))
-        for rows, known, z in self._by_pattern(x):
-            means, factors, log_sizes = self._marginal(known)
-            deviations = z[np.newaxis] - means[:, :, np.newaxis]
-            precisions = np.einsum("kji,kjl->kil", factors, factors)
-            own = -0.5 * deviations * np.einsum("kil,klr->kir", precisions, deviations) - log_sizes[:, :, np.newaxis]
-            terms[np.ix_(self.columns[known], rows)] += self.weight * own.transpose(1, 2, 0)
+        for rows, deviations, factors, log_sizes in self._blocks(x):
+            lengths = np.einsum("kjir,kir->kjr", factors, deviations)
+            own = -0.5 * deviations * np.einsum("kjir,kjr->kir", factors, lengths) - log_sizes
+            terms[np.ix_(self.columns, rows)] += self.weight * own.transpose(1, 2, 0)
         return self.weight * self.log_shares, terms
 
-    def _by_pattern(self, x: Codes) -> Iterator[tuple[Integers, Mask, Floats]]:
-        """Yield rows that lack the same columns, the mask of known columns, and the scores (n_known, n) of these."""
+    def _blocks(self, x: Codes) -> Iterator[tuple[Integers, Floats, Floats, Floats]]:
+        """Yield some rows, and of these the deviations from the means (n_classes, m, n), zero in columns that a row lacks, the
+        inverse Cholesky factors (n_classes, m, m, n) and the logarithms of the factors' diagonals (n_classes, m, n).
+
+        The last axis of the factors and of the logarithms is 1 where all rows lack the same columns.
+        """
+        n_classes, m = self.means.shape
         codes = x[self.columns].astype(np.int64)
         is_known = codes < np.diff(self.starts)[:, np.newaxis]
-        if is_known.all():
-            patterns, number = np.ones((1, self.columns.size), np.bool_), np.zeros(x.shape[1], np.int64)
-        else:
-            patterns, number = np.unique(is_known.T, axis=0, return_inverse=True)
-        for place, known in enumerate(patterns):
-            rows = np.flatnonzero(number.ravel() == place)
-            if rows.size:
-                yield rows, known, self.scores[self.starts[:-1][known][:, np.newaxis] + codes[np.ix_(known, rows)]]
+        patterns, number = np.ones((1, m), np.bool_), np.zeros(x.shape[1], np.int64)
+        if not is_known.all():
+            packed = np.packbits(is_known, axis=0).T
+            _, places, number = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+            patterns, number, codes = is_known.T[places], number.ravel(), np.where(is_known, codes, 0)
+        z = self.scores[self.starts[:-1, np.newaxis] + codes]
+        order = np.argsort(number, kind="stable")
+        ends = np.cumsum(np.bincount(number, minlength=len(patterns)))
+        first = 0
+        while first < order.size:
+            pattern = int(number[order[first]])
+            is_same = ends[pattern] - first >= m
+            n_most = BLOCK_NUMBERS // (n_classes * m * (1 if is_same else m))
+            last = min(int(ends[pattern]) if is_same else order.size, first + max(1, n_most))
+            rows = order[first:last]
+            own = np.zeros(1, np.int64) if is_same else number[rows] - pattern
+            known = patterns[pattern : pattern + int(own[-1]) + 1]
+            deviations = z.take(rows, axis=1) - self.means[:, :, np.newaxis]
+            if not known.all():
+                deviations *= is_known.take(rows, axis=1)
+            yield rows, deviations, *(np.moveaxis(array[own], 0, -1) for array in self._factors(known))
+            first = last
+
+    def _factors(self, patterns: Mask) -> tuple[Floats, Floats]:
+        """Return the inverse Cholesky factors (n_patterns, n_classes, m, m) and the logarithms of the factors' diagonals
+        (n_patterns, n_classes, m) of the marginal covariances of known columns (n_patterns, m), those of the identity elsewhere.
+        """
+        if len(patterns) == 1 and patterns.all():
+            return self._whole
+        known = patterns[:, np.newaxis, :, np.newaxis] & patterns[:, np.newaxis, np.newaxis]
+        return whitened(np.where(known, self.covariances, np.eye(self.columns.size)))
 
     @cached_property
-    def _whole(self) -> tuple[Floats, Floats, Floats]:
-        return whitened(self.means, self.covariances)
-
-    def _marginal(self, known: Mask) -> tuple[Floats, Floats, Floats]:
-        return whitened(self.means[:, known], self.covariances[:, known][:, :, known])
+    def _whole(self) -> tuple[Floats, Floats]:
+        return whitened(self.covariances[np.newaxis])
 
     def to_arrays(self) -> dict[str, Array]:
         """Return named arrays for `discriminant_from_arrays`."""
         return {PREFIX + name: array for name, array in vars(self).items() if isinstance(array, np.ndarray)}
 
 
-def _blocks(n_rows: int, n_numbers: int) -> Iterator[tuple[int, int]]:
-    size = max(1, BLOCK_NUMBERS // max(1, n_numbers))
-    return ((first, min(first + size, n_rows)) for first in range(0, n_rows, size))
-
-
-def whitened(means: Floats, covariances: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the means, the inverse Cholesky factors, and the logarithms of the factors' diagonals (n_classes, m)."""
+def whitened(covariances: Floats) -> tuple[Floats, Floats]:
+    """Return the inverse Cholesky factors (…, m, m) of covariances, and the logarithms of the factors' diagonals (…, m)."""
     factors = np.linalg.cholesky(covariances)
-    return means, np.linalg.inv(factors), np.log(np.diagonal(factors, axis1=1, axis2=2))
+    return np.linalg.inv(factors), np.log(np.diagonal(factors, axis1=-2, axis2=-1))
 
 
-def _squared_deviations(z: Floats, means: Floats, factors: Floats) -> Floats:
-    """Return the squared lengths (n_classes, n) of whitened scores z (m, n).
+def _squared_lengths(deviations: Floats, factors: Floats) -> Floats:
+    """Return the squared lengths (n_classes, n) of deviations (n_classes, m, n), whitened by factors (n_classes, m, m, n or 1).
 
     Column by column, not by BLAS: so an answer does not depend on the rows beside it.
     """
-    total = np.zeros((means.shape[0], means.shape[1], z.shape[1]))
-    for column, own in enumerate(z):
-        below = factors[:, column:, column]
-        total[:, column:] += below[:, :, np.newaxis] * (own - means[:, column, np.newaxis])[:, np.newaxis]
-    squares = np.zeros((means.shape[0], z.shape[1]))
-    for column in range(means.shape[1]):
+    total = np.zeros_like(deviations)
+    for column in range(deviations.shape[1]):
+        total[:, column:] += factors[:, column:, column] * deviations[:, np.newaxis, column]
+    squares = np.zeros((deviations.shape[0], deviations.shape[2]))
+    for column in range(deviations.shape[1]):
         squares += total[:, column] ** 2
     return squares
 

@@ -98,7 +98,7 @@ class ParquetContent:
     def may_equal(self, row_group: int, column: str, values: Sequence[int | str]) -> bool:
         """Return False if the bounds of a column in the footer tell that a row group has none of some values.
 
-        Of whole numbers in a column of integers, and of texts in one of text; True for everything else.
+        Bounds decide for whole numbers in a column of integers and for texts in a column of texts; anything else may be there.
         """
         leaves = self._leaves.get(column, [])
         if len(leaves) != 1:

@@ -52,7 +52,7 @@ class DiscriminantInSQL:
 
     def _add_whole(self, query: Query, source: str) -> str:
         number, m = query.dialect.number, len(self._columns)
-        means, factors, log_sizes = whitened(self._of.means, self._of.covariances)
+        means, (factors, log_sizes) = self._of.means, whitened(self._of.covariances)
         scores = []
         for place, (column, own) in enumerate(zip(self._columns, self._scores, strict=True)):
             cases = " ".join(f"WHEN {code} THEN {number(z)}" for code, z in enumerate(own.tolist()))

@@ -28,7 +28,7 @@ class Not(Condition):
     """Rows that a predicate does not match."""
 
     predicate: RowPredicate
-    # Of the file that this is a condition of: how many rows of each row group match, without groups where none does.
+    # How many rows of each row group of the file match, without groups where none does.
     matches: Mapping[int, int] | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -95,7 +95,7 @@ async def ask_model_endpoint(name: str, body: WhatIfRequest, request: Request, o
     """Answer everything about one case in one call: prediction, interval, contributions, posterior with surprise and
     the next column to ask for, completion, edges.
 
-    Each is what predict, explain and query answer; a part that this model has not is told with the reason.
+    Each is what predict, explain and query answer; for a part that the model lacks, the answer has the reason.
     """
     return await opening.computing.run(_answer_case, name, body, request)
 
