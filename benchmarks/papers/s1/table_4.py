@@ -69,7 +69,7 @@ def share_of_positive(truth: KnownNetwork, x: np.ndarray) -> np.ndarray:
 
 def measure(is_quick: bool) -> Measured:
     """0–1 loss, RMSE and seconds of each learner, and of the truth."""
-    n_rows, n_test = (20_000, 20_000) if is_quick else (5_000_000, 500_000)
+    n_rows, n_test = (300_000, 100_000) if is_quick else (5_000_000, 500_000)
     truth = network(0)
     train, test = write(truth, n_rows, 1, "train"), write(truth, n_test, 2, "test")
     rows = []

@@ -10,12 +10,14 @@ import re
 import shlex
 import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer.main
 from typer.testing import CliRunner
 
+from service import terminal_output
 from service.cli import app
 from service.settings import Settings
 from service.workspace import Workspace
@@ -163,9 +165,11 @@ def outputs(folder: Path) -> str:
     """Each line, and what it prints."""
     workspace, lines = folder / "workspace", []
     names = write_files(folder, workspace)
-    with serving(Receiver) as address:
+    # A console takes its width from COLUMNS when it is made, which may be before this test.
+    wide = [patch.object(console, "_width", 400) for console in (terminal_output.out, terminal_output.err)]
+    with serving(Receiver) as address, wide[0], wide[1]:
         names["receiver"] = f"http://{address}/hook"
-        surroundings = {"FEWPASS_WORKSPACE": str(workspace), "FEWPASS_WEBHOOK_HOSTS": '["127.0.0.1"]', "COLUMNS": "400"}
+        surroundings = {"FEWPASS_WORKSPACE": str(workspace), "FEWPASS_WEBHOOK_HOSTS": '["127.0.0.1"]'}
         for line in LINES.strip().splitlines():
             asked, _, stored = line.partition(" > ")
             with job_worker(workspace) if asked.startswith("jobs watch") else contextlib.nullcontext():

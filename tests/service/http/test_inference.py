@@ -126,7 +126,7 @@ def test_bad_tensors_are_clear_problems(site, body, status, words):
 @pytest.mark.parametrize(
     ("name", "datatype", "content", "words"),
     [
-        ("outlook", "BYTES", b"\x09\x00\x00\x00abc", "cut off"),
+        ("outlook", "BYTES", b"\x09\x00\x00\x00abc", "truncated"),
         ("outlook", "BYTES", b"\x01\x00", "is not valid UTF-8 text"),
         ("outlook", "BYTES", b"\x01\x00\x00\x00\xff", "is not valid UTF-8 text"),
         ("humidity", "FP64", b"\x01\x00\x00", "do not divide into"),
