@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from learners.errors import InvalidParameter
 
+MUST_BE = "must be "
 OBJECT = "must be a JSON object"
 LIST = "must be a list"
 WORDS = {
@@ -88,8 +89,11 @@ def parse_parameters_dataclass(cls: type[P], of: str, given: Mapping[str, object
         if isinstance(cause, InvalidParameter):
             raise cause from None
         field = str(first["loc"][0]) if first["loc"] else known[0]
-        words = ("it " if first["type"] in WORDS else "") + parameter_error_message(first)
-        raise InvalidParameter(field, given.get(field), because=words) from None
+        words = parameter_error_message(first)
+        if words.startswith(MUST_BE):
+            raise InvalidParameter(field, given.get(field), words.removeprefix(MUST_BE)) from None
+        of_it = "it " if first["type"] in WORDS else ""
+        raise InvalidParameter(field, given.get(field), because=of_it + words) from None
 
 
 def parameter_error_message(finding: Mapping[str, Any]) -> str:
