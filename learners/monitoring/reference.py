@@ -139,6 +139,8 @@ def estimated_class_shares(window: ServedCounts, reference: Reference) -> Floats
         counts.append(own.astype(np.float64))
     values, weights = np.concatenate(shares, axis=1), np.concatenate(counts)
     mix = reference_class_shares(reference)
+    if not weights.any():  # no value at all speaks for other shares
+        return mix
     for _ in range(ITERATIONS):
         joint = mix[:, None] * values
         new = (joint / joint.sum(axis=0)) @ weights

@@ -10,7 +10,12 @@ from learners import Source, collect, drive
 from learners.errors import EmptyData
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift_report import drift_report
-from learners.monitoring.reference import served_reference, training_reference
+from learners.monitoring.reference import (
+    estimated_class_shares,
+    reference_class_shares,
+    served_reference,
+    training_reference,
+)
 from learners.monitoring.served_counts import ServedCounts
 from learners.registry import recipes
 from tests.monitoring import problems
@@ -118,6 +123,16 @@ def test_estimated_class_shares_alarm_no_more_than_counted_ones(n_rows, yes):
         assert found["is_drifting"] == bool(found["causes"])
         alarms += found["is_drifting"]
     assert alarms <= 2  # of 40: a rate of one in a hundred gives three or more in one of 130 trials
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_rows_without_a_value_say_nothing_of_the_class_shares(watched, scored):
+    """The estimate divided by zero, since no value had any weight."""
+    table = problems.rows(30, 9)
+    empty = pa.table({name: pa.nulls(len(table), table[name].type) for name in table.column_names})
+    reference = training_reference(watched, scored)
+    shares = estimated_class_shares(collect(ServedCounts(watched), Source.of_table(empty)), reference)
+    np.testing.assert_allclose(shares, reference_class_shares(reference))
 
 
 @pytest.mark.parametrize("n_distinct, n_copies", [(200, 10), (20, 10), (500, 10)])
