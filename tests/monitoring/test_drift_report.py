@@ -126,12 +126,13 @@ def test_estimated_class_shares_alarm_no_more_than_counted_ones(n_rows, yes):
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_rows_without_a_value_say_nothing_of_the_class_shares(watched, scored):
+def test_rows_without_a_value_say_nothing_of_the_class_shares():
     """The estimate divided by zero, since no value had any weight."""
-    table = problems.rows(30, 9)
-    empty = pa.table({name: pa.nulls(len(table), table[name].type) for name in table.column_names})
-    reference = training_reference(watched, scored)
-    shares = estimated_class_shares(collect(ServedCounts(watched), Source.of_table(empty)), reference)
+    table = weak_rows(2000, 1, 0.3)
+    few = Watched(drive(recipes.learner("nb", {}, "class"), Source.of_table(table)))
+    empty = pa.table({name: pa.nulls(30, table[name].type) for name in table.column_names})
+    reference = training_reference(few, collect(ServedCounts(few), Source.of_table(table)))
+    shares = estimated_class_shares(collect(ServedCounts(few), Source.of_table(empty)), reference)
     np.testing.assert_allclose(shares, reference_class_shares(reference))
 
 
