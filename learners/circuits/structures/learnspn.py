@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.structures.circuit_builder import Blocks, log_normalised_weights
+from learners.circuits.structures.k_means import k_means
 from learners.circuits.variables import mask_unknown_codes
 from learners.counts.information import x_log_x
 from learners.errors import EmptyData, InvalidParameter
@@ -43,12 +44,7 @@ def learnspn(x: ArrayLike, n_values: Sequence[int], *, max_rows: int = 20_000, s
     if x.shape[1] > max_rows:
         x = x[:, np.sort(rng.choice(x.shape[1], max_rows, replace=False))]
     grower = _Grower(x, sizes, rng)
-    # k-means adds up in another order on another number of threads, which would make another circuit of the same seed.
-    # Imported here: a command that learns no LearnSPN should not wait for scikit-learn.
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
-        grower.node(np.arange(x.shape[1]), np.arange(sizes.size), may_split=True)
+    grower.node(np.arange(x.shape[1]), np.arange(sizes.size), may_split=True)
     return grower.blocks.circuit()
 
 
@@ -100,10 +96,7 @@ class _Grower:
         n_distinct = len(np.unique(features, axis=0)) if rows.size < 1000 else CLUSTERS
         if n_distinct < 2:
             return np.zeros(rows.size, np.int64)
-        from sklearn.cluster import KMeans
-
-        k_means = KMeans(min(CLUSTERS, n_distinct), n_init=2, random_state=int(self.rng.integers(2**31)))
-        return np.asarray(k_means.fit_predict(features), np.int64)
+        return k_means(features, min(CLUSTERS, n_distinct), self.rng, starts=2)
 
 
 def independence_p_values(one_hot: Float32s, sizes: Integers) -> Floats:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.kernels import SUM
 from learners.circuits.structures.circuit_builder import Blocks, log_normalised_weights
+from learners.circuits.structures.k_means import k_means
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Integers
@@ -131,16 +132,10 @@ def k_means_row_clusters(x: Array, n_values: Sequence[int], n_clusters: int, see
 
     x (n_variables, n_rows) int64: codes; values outside a domain are missing, and close to nothing.
     """
-    # Imported here: a command that learns no mixture should not wait for scikit-learn.
-    from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits
-
     # One of two values determines the other.
     columns = [x[v] == code for v, size in enumerate(n_values) for code in range(int(size == 2), size)]
     points = np.stack(columns, axis=1).astype(np.float32) if columns else np.zeros((x.shape[1], 1), np.float32)
-    with threadpool_limits(1):  # sums in another order would make other clusters
-        clusters = KMeans(n_clusters, n_init=1, max_iter=30, random_state=seed).fit(points)
-    return np.asarray(clusters.labels_, np.int64)
+    return k_means(points, n_clusters, np.random.default_rng(seed), rounds=30)
 
 
 def mixture_of_clusters(schema: Schema, rows: Chunk, cluster: Integers, make: Make) -> Circuit:
