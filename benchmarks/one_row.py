@@ -14,7 +14,7 @@ import xgboost
 
 from benchmarks.measuring import Figure, machine, options, ratio_median_min_max, report
 from benchmarks.real_tables import TARGET, arrow_table
-from learners import KDB
+from fewpass import KDB
 
 TREES, DEPTH = 100, 6
 CALLS = 300

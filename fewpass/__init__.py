@@ -54,6 +54,12 @@ def __getattr__(name: str) -> object:
 
         return VERSION
     if name not in _names:
+        if name[:1].isupper():  # the class of a learner that the stub does not list
+            from fewpass.estimators import ESTIMATORS
+
+            for cls in ESTIMATORS.values():
+                if cls.__name__ == name:
+                    return cls
         raise AttributeError(f"module 'fewpass' has no attribute {name!r}; it has {', '.join(__dir__())}")
     return _find(name)
 

@@ -1,23 +1,26 @@
-"""Estimators of `learners` with persistence: saved to a file and published to a registry."""
+"""The estimators: learners with the face of scikit-learn, which can be saved, published, drawn and reported on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from sklearn.utils.validation import check_is_fitted
 
-from learners import estimators
+from learners.circuits.parameters import CircuitParameters
 from learners.errors import InvalidParameter, LearnerError, NoClass
 from learners.estimators.arguments import COMMON, with_argument_checks
-from learners.estimators.circuits import RENAMED
+from learners.estimators.circuits import RENAMED, CircuitEstimator
 from learners.estimators.classifier import Classifier
 from learners.estimators.columns import issue_column_warning
+from learners.estimators.explaining import Querying
+from learners.estimators.structure_posterior import StructureEstimator
 from learners.evaluation.model_report import ModelReport
 from learners.models.model import Model
 from learners.orders.formats.network_files import choose_network_file_format
 from learners.passes.sources.source import Source
+from learners.registry import recipes
 from learners.registry.discrete_networks import model_to_network_text
 from learners.registry.model_kinds import KINDS
 from learners.registry.sql.dialects import DialectName
@@ -33,10 +36,7 @@ if TYPE_CHECKING:
 class Kept:
     """Mixin that saves, reports, plots and exports the model of a fitted estimator."""
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "_learner" not in vars(cls):
-            cls.__doc__ = cls.__mro__[2].__doc__  # of the estimator, which tells its parameters
+    _learner: ClassVar[str]
 
     @with_argument_checks
     def save(self, path: str | Path, *, replace: bool = False) -> None:
@@ -115,7 +115,7 @@ class Kept:
         if isinstance(self, Classifier):
             source, named, _ = self._source_of(X, y, None, is_more=True)
         else:
-            source, named, _ = cast(estimators.SumProductNetwork, self)._source_of(X, y)
+            source, named, _ = cast(CircuitEstimator, self)._source_of(X, y)
         if named != target:
             raise InvalidParameter("y", named, because=f"the model was fitted with classes called {target!r}")
         return source
@@ -203,28 +203,43 @@ class Kept:
         return text
 
 
-class NB(Kept, estimators.NB):
-    """`learners.NB`, naive Bayes, with persistence."""
+class FewPassClassifier(Kept, Querying, Classifier):
+    """The default learner: networks pooled and corrected by boosted trees, within a budget.
+
+    `model_.facts["choice"]` explains in words what was learned and why.
+    """
+
+    _learner = "auto"
 
 
-class TAN(Kept, estimators.TAN):
-    """`learners.TAN`, tree-augmented naive Bayes, with persistence."""
+class ESKDB(Kept, Querying, Classifier):
+    """An ensemble of selective networks with random cut points and discriminative weights: two passes after the schema."""
+
+    _learner = "eskdb"
 
 
-class KDB(Kept, estimators.KDB):
-    """`learners.KDB`, k-dependence Bayes, with persistence."""
+class NB(Kept, Querying, Classifier):
+    """Naive Bayes: one pass after the schema."""
+
+    _learner = "nb"
 
 
-class SKDB(Kept, estimators.SKDB):
-    """`learners.SKDB`, selective k-dependence Bayes, with persistence."""
+class TAN(Kept, Querying, Classifier):
+    """Tree-augmented naive Bayes (Friedman, Geiger, Goldszmidt 1997): two passes after the schema."""
+
+    _learner = "tan"
 
 
-class ESKDB(Kept, estimators.ESKDB):
-    """`learners.ESKDB`, an ensemble of selective networks, with persistence."""
+class KDB(Kept, Querying, Classifier):
+    """k-dependence Bayes (Sahami 1996): two passes after the schema."""
+
+    _learner = "kdb"
 
 
-class FewPassClassifier(Kept, estimators.FewPassClassifier):
-    """`learners.FewPassClassifier`, the default learner, with persistence."""
+class SKDB(Kept, Querying, Classifier):
+    """Selective kDB (Martínez et al. 2016): three passes after the schema."""
+
+    _learner = "skdb"
 
 
 class XGBoost(Kept, Classifier):
@@ -233,25 +248,81 @@ class XGBoost(Kept, Classifier):
     _learner = "xgboost"
 
 
-class SumProductNetwork(Kept, estimators.SumProductNetwork):
-    """`learners.SumProductNetwork`, a sum-product network, with persistence."""
+class SumProductNetwork(Kept, CircuitEstimator):
+    """A sum-product network over the columns of a table, including the class if there is one.
+
+    `learning` selects the method: "em", "adf", "bmm", or "gibbs" for a posterior over circuits.
+
+    Attributes
+    ----------
+    model_ : CircuitModel
+        A `BayesianCircuit` with `learning="gibbs"`.
+    classes_ : (n_classes,) array
+        Where there is a class.
+    feature_names_in_ : (n_columns,) array of str
+        Where the columns had names.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from fewpass import Conditional, SumProductNetwork
+    >>> orders = {"weather": ["rain", "sun"] * 30, "day": ["Mon", "Tue", "Wed"] * 20, "late": ["yes", "no"] * 30}
+    >>> joint = SumProductNetwork(states=2).fit(orders)
+    >>> answer = joint.query(Conditional("weather", {"late": "yes"}))
+    >>> max(answer["distributions"]["weather"].items(), key=lambda each: each[1])[0]
+    'rain'
+    """
+
+    _learner = "spn"
+    _parameters = CircuitParameters
 
 
-class StructurePosterior(Kept, estimators.StructurePosterior):
-    """`learners.StructurePosterior`, a posterior over network structures, with persistence."""
+class StructurePosterior(Kept, StructureEstimator):
+    """Posterior probability of each edge, path and effect between the columns of a table, averaged over graphs.
+
+    Attributes
+    ----------
+    model_ : OrderModel
+    feature_names_in_ : list of str
+        The columns that are nodes, in schema order.
+    edge_probabilities_ : (d, d) float64
+        [i, j] the probability of the edge from column i to column j.
+    coverage_ : dict
+        How much of the posterior is covered, as answers tell it.
+
+    References
+    ----------
+    Wang, Wicker, Kwiatkowska (2022), Tractable uncertainty for structure learning; Koivisto, Sood (2004).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fewpass import StructurePosterior
+    >>> rng = np.random.default_rng(0)
+    >>> cause, other = rng.normal(size=200), rng.normal(size=200)
+    >>> table = {"cause": cause, "effect": cause + rng.normal(size=200), "other": other}
+    >>> posterior = StructurePosterior().fit(table)
+    >>> edges = posterior.edge_probabilities_
+    >>> bool(edges[0, 1] + edges[1, 0] > 0.99)  # an edge between them, either way
+    True
+    """
+
+    _learner = "orders"
 
 
-ESTIMATORS: dict[str, type[Any]] = {
-    "auto": FewPassClassifier,
-    "eskdb": ESKDB,
-    "nb": NB,
-    "tan": TAN,
-    "kdb": KDB,
-    "skdb": SKDB,
-    "xgboost": XGBoost,
-    "spn": SumProductNetwork,
-    "orders": StructurePosterior,
-}
+_CLASSES = FewPassClassifier, ESKDB, NB, TAN, KDB, SKDB, XGBoost, SumProductNetwork, StructurePosterior
+
+
+def _estimator_class(learner: str) -> type[Any]:
+    """Create the class of a learner that has none above: a classifier named after it, such as BestAttribute."""
+    name = learner.replace("-", " ").title().replace(" ", "")
+    words = f"{recipes.learner_recipe(learner).title.capitalize()}."
+    return type(name, (Kept, Querying, Classifier), {"_learner": learner, "__doc__": words, "__module__": __name__})
+
+
+ESTIMATORS: dict[str, type[Any]] = {cls._learner: cls for cls in _CLASSES}
+ESTIMATORS |= {name: _estimator_class(name) for name in recipes.LEARNERS if name not in ESTIMATORS}
+globals().update({cls.__name__: cls for cls in ESTIMATORS.values()})  # also what pickle looks up
 
 
 def fitted_of(estimator: Any) -> Fitted:
@@ -265,16 +336,11 @@ def fitted_of(estimator: Any) -> Fitted:
     """
     from service.product.versions.fitted_models import Fitted, json_learner_parameters
 
-    if isinstance(estimator, Classifier):
-        learner = estimator._learner
-    elif isinstance(estimator, estimators.SumProductNetwork):
-        learner = "spn"
-    elif isinstance(estimator, estimators.StructurePosterior):
-        learner = "orders"
-    else:
+    if not issubclass(type(estimator), Kept):  # not isinstance, after which its type would be Kept alone
         raise LearnerError(f"{type(estimator).__name__} is no estimator of fewpass. Give one of {', '.join(__all__)}.")
+    learner: str = estimator._learner
     check_is_fitted(estimator, "model_")
-    own = {theirs: ours for ours, theirs in RENAMED.items()} if learner == "spn" else {}
+    own = {theirs: ours for ours, theirs in RENAMED.items()} if isinstance(estimator, CircuitEstimator) else {}
     values = {own.get(name, name): value for name, value in estimator.get_params(deep=False).items()}
     parameters = {name: value for name, value in values.items() if name not in COMMON and value is not None}
     known = getattr(estimator, "_columns", None)

@@ -16,9 +16,8 @@ from typing import Any
 
 import pandas as pd
 
-from fewpass.estimators import Kept, fitted_of
+from fewpass.estimators import Kept, SumProductNetwork, fitted_of
 from fewpass.lifecycle import load
-from learners.estimators import SumProductNetwork
 from learners.estimators.classifier import Classifier
 from service.product.views.mlflow_models import (
     FILE,

@@ -2,9 +2,8 @@
 
 Its names are listed in `__init__.pyi`, and each is imported when it is first used.
 
->>> from learners import FewPassClassifier
->>> classifier = FewPassClassifier(target="class").fit("train/*.parquet")
->>> classifier.predict_proba("new.parquet")
+>>> from learners import Source, drive, learner
+>>> model = drive(learner("kdb", {"k": 2}, "class"), Source.open("train/*.parquet"))
 """
 
 import lazy_loader

@@ -1,13 +1,5 @@
 from .errors import ColumnWarning as ColumnWarning
 from .errors import LearnerError as LearnerError
-from .estimators import ESKDB as ESKDB
-from .estimators import KDB as KDB
-from .estimators import NB as NB
-from .estimators import SKDB as SKDB
-from .estimators import TAN as TAN
-from .estimators import FewPassClassifier as FewPassClassifier
-from .estimators import StructurePosterior as StructurePosterior
-from .estimators import SumProductNetwork as SumProductNetwork
 from .models.explanation import explain as explain
 from .models.record_classifier import record_classifier as record_classifier
 from .orders.formats.network_files import read_network as read_network

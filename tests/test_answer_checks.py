@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import KDB, Source, encode, explain, record_classifier
+from fewpass import KDB
+from learners import Source, encode, explain, record_classifier
 from learners.answer_checks import check_answer_distributions
 from learners.errors import InvalidPrediction
 from service.product.inference.scoring import probabilities_and_true_classes, scored_batches

@@ -1,6 +1,8 @@
 """The examples of CONTRIBUTING.md are a statistic, a learner and a kind of model as all others."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +12,8 @@ from learners import Source, drive, encode
 from learners.registry import recipes
 from tests import laws, strategies
 
-TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 STATISTIC, LEARNER, ENTRY, KIND = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
@@ -41,3 +44,19 @@ def test_the_learner_trains_by_its_name(monkeypatch):
 def test_the_kind_of_model_is_the_one_that_every_verb_is_tried_on():
     text = (Path(__file__).parent / "registry" / "gaussian_naive_bayes.py").read_text()
     assert KIND.startswith("GAUSSIAN_NAIVE_BAYES = Kind(") and KIND in text
+
+
+def test_the_learner_has_an_estimator_without_another_line():
+    """In a process of its own, since the classes are made when they are imported."""
+    lines = f"""
+from learners.registry import recipes
+exec(compile({LEARNER + ENTRY!r}, "CONTRIBUTING.md", "exec"), vars(recipes))
+import pickle
+import fewpass
+model = fewpass.BestAttribute(target="class").fit({{"sign": ["x", "y"] * 40, "class": ["n", "p"] * 40}})
+assert model.predict({{"sign": ["x", "y"]}}).tolist() == ["n", "p"]
+again = pickle.loads(pickle.dumps(model))
+assert type(again) is fewpass.BestAttribute and again.predict({{"sign": ["y"]}}).tolist() == ["p"]
+"""
+    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr

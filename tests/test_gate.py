@@ -20,7 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from starlette.testclient import TestClient
 
-from learners import FewPassClassifier, Source, drive, encode
+from fewpass import FewPassClassifier
+from learners import Source, drive, encode
 from learners.evaluation.metrics import evaluate
 from learners.registry import recipes
 from service.http.app import create_app

@@ -1,7 +1,1 @@
-"""The learners as scikit-learn estimators."""
-
-from learners.estimators.circuits import SumProductNetwork
-from learners.estimators.classifier import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier
-from learners.estimators.structure_posterior import StructurePosterior
-
-__all__ = ["ESKDB", "KDB", "NB", "SKDB", "TAN", "FewPassClassifier", "StructurePosterior", "SumProductNetwork"]
+"""The learners as scikit-learn estimators: what all have in common. `fewpass.estimators` has the classes themselves."""

@@ -1,9 +1,9 @@
-"""Estimator of sum-product networks, for every learning method."""
+"""The base of the estimators of circuits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from learners.circuits.model import CircuitModel
-from learners.circuits.parameters import CircuitParameters
 from learners.circuits.queries.column_values import fill_cells, missing_cells, nameable, rows_of_batch, with_cells
 from learners.circuits.queries.named_answers import Answer
 from learners.errors import InvalidParameter
@@ -37,6 +36,7 @@ from learners.estimators.table_inputs import (
 )
 from learners.kernels.arrays import Floats
 from learners.models.evidence import RawValue
+from learners.models.parameters import Parameters
 from learners.models.query import How, Query, check_query_type
 from learners.passes.engine import OnProgress
 from learners.passes.row_rules import apply_null_class_rule, apply_row_weight_rule
@@ -50,43 +50,28 @@ from learners.schema.schema_inference import schema_loss_warnings
 RENAMED = {"sample": "sample_rows"}
 
 
-def _with_class(network: SumProductNetwork) -> bool:
+def _with_class(network: CircuitEstimator) -> bool:
     if network.target is None and "classes_" not in vars(network):
         raise AttributeError("The model has no class: pass target='…', or y to fit, to get predictions.")
     return True
 
 
-class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
-    """A sum-product network over the columns of a table, including the class if there is one.
+class CircuitEstimator(Explaining, DensityMixin, BaseEstimator):
+    """Base class of the learners of circuits as scikit-learn estimators; a class is possible, and not needed."""
 
-    `learning` selects the method: "em", "adf", "bmm", or "gibbs" for a posterior over circuits.
-
-    Attributes
-    ----------
-    model_ : CircuitModel
-        A `BayesianCircuit` with `learning="gibbs"`.
-    classes_ : (n_classes,) array
-        Where there is a class.
-    feature_names_in_ : (n_columns,) array of str
-        Where the columns had names.
-    n_features_in_ : int
-
-    Examples
-    --------
-    >>> from fewpass import Conditional, SumProductNetwork
-    >>> orders = {"weather": ["rain", "sun"] * 30, "day": ["Mon", "Tue", "Wed"] * 20, "late": ["yes", "no"] * 30}
-    >>> joint = SumProductNetwork(states=2).fit(orders)
-    >>> answer = joint.query(Conditional("weather", {"late": "yes"}))
-    >>> max(answer["distributions"]["weather"].items(), key=lambda each: each[1])[0]
-    'rain'
-    """
-
+    _learner: ClassVar[str]
+    _parameters: ClassVar[type[Parameters]]
     model_: CircuitModel
     target: str | None
     schema: Schema | None
     columns: Overrides | None
     threads: int | None
     verbose: bool
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "_parameters" in vars(cls):
+            set_estimator_constructor(cls, cls._parameters, RENAMED, without=("holdout_by",))
 
     def fit(self, X: Any, y: Any = None, on_progress: OnProgress | None = None) -> Self:
         """Learn a network from a table.
@@ -115,7 +100,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         own = {theirs: ours for ours, theirs in RENAMED.items()}
         own_parameters = self.get_params(deep=False).items()
         parameters = {own.get(name, name): value for name, value in own_parameters if name not in COMMON}
-        learner = recipes.learner("spn", parameters, target, self.schema, self.columns)
+        learner = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
         model = train_estimator_model(self, learner, source, on_progress)
         assert isinstance(model, CircuitModel)
         self._take(model, source.arrow_schema, is_named=is_named)
@@ -289,9 +274,6 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.classifier_tags = ClassifierTags()
         return tags
-
-
-set_estimator_constructor(SumProductNetwork, CircuitParameters, RENAMED, without=("holdout_by",))
 
 
 def _without_gaps(

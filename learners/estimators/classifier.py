@@ -1,4 +1,4 @@
-"""The scikit-learn classifiers: their common base, Bayesian network classifiers and ensembles."""
+"""The base of all learners as scikit-learn classifiers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from learners.estimators.arguments import (
     train_estimator_model,
 )
 from learners.estimators.columns import single_row_record
-from learners.estimators.explaining import Explaining, Querying
+from learners.estimators.explaining import Explaining
 from learners.estimators.labels import (
     append_class_column,
     declared_class_labels,
@@ -345,42 +345,3 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         weight = Weight(unused_column_name("sample_weight", rows.arrow_schema.names))
         rows = rows.with_column(weight.column, sample_weight_counts(sample_weight), "sample_weight")
         return apply_row_weight(rows.source(), weight, is_hidden=True), cast(str, named), rows.is_named
-
-
-class NB(Querying, Classifier):
-    """Naive Bayes: one pass after the schema."""
-
-    _learner = "nb"
-
-
-class TAN(Querying, Classifier):
-    """Tree-augmented naive Bayes (Friedman, Geiger, Goldszmidt 1997): two passes after the schema."""
-
-    _learner = "tan"
-
-
-class KDB(Querying, Classifier):
-    """k-dependence Bayes (Sahami 1996): two passes after the schema."""
-
-    _learner = "kdb"
-
-
-class SKDB(Querying, Classifier):
-    """Selective kDB (Martínez et al. 2016): three passes after the schema."""
-
-    _learner = "skdb"
-
-
-class FewPassClassifier(Querying, Classifier):
-    """The default learner: networks pooled and corrected by boosted trees, within a budget.
-
-    `model_.facts["choice"]` explains in words what was learned and why.
-    """
-
-    _learner = "auto"
-
-
-class ESKDB(Querying, Classifier):
-    """An ensemble of selective networks with random cut points and discriminative weights: two passes after the schema."""
-
-    _learner = "eskdb"

@@ -1,9 +1,9 @@
-"""The posterior over network structures as an estimator."""
+"""The base of the estimator of posteriors over network structures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -46,41 +46,21 @@ class NetworkxMissing(LearnerError, ImportError):
         super().__init__("A networkx graph needs networkx, which is not installed: pip install networkx.")
 
 
-class StructurePosterior(Querying, BaseEstimator):
-    """Posterior probability of each edge, path and effect between the columns of a table, averaged over graphs.
+class StructureEstimator(Querying, BaseEstimator):
+    """Base class of the learner of network structures as a scikit-learn estimator."""
 
-    Attributes
-    ----------
-    model_ : OrderModel
-    feature_names_in_ : list of str
-        The columns that are nodes, in schema order.
-    edge_probabilities_ : (d, d) float64
-        [i, j] the probability of the edge from column i to column j.
-    coverage_ : dict
-        How much of the posterior is covered, as answers tell it.
-
-    References
-    ----------
-    Wang, Wicker, Kwiatkowska (2022), Tractable uncertainty for structure learning; Koivisto, Sood (2004).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fewpass import StructurePosterior
-    >>> rng = np.random.default_rng(0)
-    >>> cause, other = rng.normal(size=200), rng.normal(size=200)
-    >>> table = {"cause": cause, "effect": cause + rng.normal(size=200), "other": other}
-    >>> posterior = StructurePosterior().fit(table)
-    >>> edges = posterior.edge_probabilities_
-    >>> bool(edges[0, 1] + edges[1, 0] > 0.99)  # an edge between them, either way
-    True
-    """
-
+    _learner: ClassVar[str]
     edge_log_odds: Mapping[str, float] | None
     schema: Schema | None
     columns: Mapping[str, Any] | None
     threads: int | None
     verbose: bool
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "_learner" in vars(cls):
+            without = ("target", "holdout_by")
+            set_estimator_constructor(cls, OrderParameters, positional=("score", "method"), without=without)
 
     def fit(self, X: Any, y: None = None, on_progress: OnProgress | None = None) -> Self:
         """Learn the posterior from a table.
@@ -102,7 +82,7 @@ class StructurePosterior(Querying, BaseEstimator):
         check_common_arguments(self)
         check_argument("edge_log_odds", self.edge_log_odds, "Mapping | None")
         parameters["edge_log_odds"] = dict(self.edge_log_odds or {})
-        learner = recipes.learner("orders", parameters, None, self.schema, self.columns)
+        learner = recipes.learner(self._learner, parameters, None, self.schema, self.columns)
         source = apply_row_weight_rule(self._source_of(X), self.columns)
         model = train_estimator_model(self, learner, source, on_progress)
         assert isinstance(model, OrderModel)
@@ -189,8 +169,3 @@ class StructurePosterior(Querying, BaseEstimator):
     def _model(self) -> OrderModel:
         check_is_fitted(self, "model_")
         return self.model_
-
-
-set_estimator_constructor(
-    StructurePosterior, OrderParameters, positional=("score", "method"), without=("target", "holdout_by")
-)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from learners import TAN, Source, drive, load_model
+from fewpass import TAN
+from learners import Source, drive, load_model
 from learners.classifiers.averaged_trees import (
     GRID,
     AveragedTrees,

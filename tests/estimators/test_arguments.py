@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import clone
 
 import fewpass
-from learners import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier
+from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier
 from learners.errors import InvalidParameter
 from learners.estimators.arguments import COMMON
 from learners.registry import recipes

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
-from learners import SumProductNetwork
+from fewpass import SumProductNetwork
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
 from learners.models.query import Conditional, Marginal, Moments
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import learners
-from learners import KDB, NB
+from fewpass import KDB, NB
 from learners.errors import ColumnWarning, SchemaError
 
 

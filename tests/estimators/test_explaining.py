@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork, encode, explain
+from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork
+from learners import encode, explain
 from learners.errors import NoClass
 from tests.naive.information import mutual_information
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from learners import TAN, SumProductNetwork
+from fewpass import TAN, SumProductNetwork
 from learners.models.query import Marginal
 
 pytestmark = pytest.mark.filterwarnings("ignore:The data lacks columns of the model")

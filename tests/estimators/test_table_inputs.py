@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 
-from learners import KDB, NB, Source, SumProductNetwork
+from fewpass import KDB, NB, SumProductNetwork
+from learners import Source
 from learners.errors import InvalidParameter, SchemaError, SourceError
 from learners.passes.sources.row_streams import source_from_row_stream
 

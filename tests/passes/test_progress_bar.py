@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from learners import NB, FewPassClassifier
+from fewpass import NB, FewPassClassifier
 from learners.passes.engine import Progress
 from learners.passes.progress_bar import console_progress_bar, progress_amount_text
 

@@ -10,9 +10,9 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
+from fewpass import NB
 from learners import Source, drive, encode, infer_schema
 from learners.errors import SchemaError
-from learners.estimators import NB
 from learners.models.query import Conditional, Marginal, Sample
 from learners.passes.sources.csv.types import declared_text_types
 from learners.registry import recipes

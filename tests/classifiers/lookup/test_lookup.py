@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners import KDB, NB, TAN, FewPassClassifier, encode, load_model
+from fewpass import KDB, NB, TAN, FewPassClassifier
+from learners import encode, load_model
 from learners.classifiers.estimates.context_tree import GRID, build_context_trees, context_tree_from_cells, m_estimates
 from learners.classifiers.estimates.hdp import Chain, HDPParameters
 from learners.classifiers.lookup import compilation

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fewpass import NB, StructurePosterior, SumProductNetwork
 from learners import Source, infer_schema
 from learners.errors import InvalidParameter, SourceError
-from learners.estimators import NB, StructurePosterior, SumProductNetwork
 from learners.passes.sources.csv import lines
 from learners.passes.sources.csv.types import declared_text_types
 from learners.schema import Schema

@@ -15,9 +15,9 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from fewpass import NB
 from learners import encode, infer_schema
 from learners.errors import InvalidParameter, SourceError
-from learners.estimators import NB
 from learners.passes.sources.csv.types import declared_text_types
 from learners.passes.sources.row_filter import select_newest_rows
 from learners.passes.sources.source import Source, arrow_type_family, file_identity

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pytest
 
-from learners import KDB
+from fewpass import KDB
 from learners.errors import SourceError, UnknownColumn
 from learners.passes.sources.file_formats import FORMATS, FileFormat
 from learners.passes.sources.source import Source, file_identity

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
+from fewpass import NB
 from learners import Source
 from learners.errors import SchemaError, SourceError
-from learners.estimators import NB
 from learners.passes.sources.csv.types import declared_text_types
 
 WORDS = ["ab", "abc", None, "x"] * 30

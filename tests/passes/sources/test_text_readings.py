@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fewpass import NB, SumProductNetwork
 from learners import Source, encode, infer_schema
 from learners.errors import ColumnWarning, InvalidParameter, SourceError
-from learners.estimators import NB, SumProductNetwork
 from learners.passes.sources.csv.types import declared_text_types, unused_csv_options
 from learners.schema import Schema
 

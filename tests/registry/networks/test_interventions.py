@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fewpass import ESKDB, TAN
-from learners import StructurePosterior, load_model, network_model
+from fewpass import ESKDB, TAN, StructurePosterior
+from learners import load_model, network_model
 from learners.circuits.errors import InvalidEvidence, NoArcs, NoGraphs
 from learners.circuits.model import CircuitModel
 from learners.errors import InvalidParameter, UnknownColumn

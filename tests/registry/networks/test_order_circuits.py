@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import StructurePosterior
+from fewpass import StructurePosterior
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.structures.text import parse_text, to_text
 from learners.models.query import Conditional, Map, Sample
