@@ -27,6 +27,8 @@ WILDCARDS = "*?["
 FOLDER = re.compile(r"([\w%][^=]*)=(.*)", re.DOTALL)
 NULL = "__HIVE_DEFAULT_PARTITION__"
 HIDDEN = (".", "_")
+# Folders that every workspace has: its tables are models, statistics and scratch files, not data.
+OF_A_WORKSPACE = ("datasets", "models", "queries", "scratch")
 
 
 class Found(NamedTuple):
@@ -110,7 +112,7 @@ def _matching(filesystem: pafs.FileSystem, path: str, look: Look) -> list[str]:
             Found(info.path, True)
             for info in infos
             if info.type == pafs.FileType.File
-            and fnmatch(info.path, path)
+            and (_matches_deep(info.path, path) if "**" in path else fnmatch(info.path, path))
             and ("**" in path or len(PurePosixPath(info.path).parts) == n_parts)
         ]
     paths = sorted((found.path for found in matches if not found.name.startswith(is_hidden)), key=by_name_and_number)
@@ -122,6 +124,28 @@ def _matching(filesystem: pafs.FileSystem, path: str, look: Look) -> list[str]:
     return paths
 
 
+def _matches_deep(path: str, pattern: str) -> bool:
+    """Return whether a path matches a glob with `**`, which stands for any number of folders, also for none."""
+    parts, wild = PurePosixPath(path).parts, PurePosixPath(pattern).parts
+    if any("**" in part and part != "**" for part in wild):  # as in `day-**.parquet`: any text, folders included
+        return fnmatch(path, pattern)
+    places = _with_skipped({0}, wild)
+    for part in parts:
+        inside = {at for at in places if at < len(wild)}
+        places = {at if wild[at] == "**" else at + 1 for at in inside if wild[at] == "**" or fnmatch(part, wild[at])}
+        places = _with_skipped(places, wild)
+    return len(wild) in places
+
+
+def _with_skipped(places: set[int], wild: tuple[str, ...]) -> set[int]:
+    """Return places in a glob, and those behind each `**` at them, which may stand for no folder."""
+    reached = set(places)
+    for at, part in enumerate(wild):
+        if at in reached and part == "**":
+            reached.add(at + 1)
+    return reached
+
+
 def _matches(path: str, look: Look) -> Iterator[Found]:
     """Yield the local entries that a glob matches; only folders that can contain matches are scanned."""
     base = _fixed_folder(path)
@@ -131,7 +155,7 @@ def _matches(path: str, look: Look) -> Iterator[Found]:
     if ".." in wild:
         raise SourceError(path, 'has ".." after a wildcard. Write the folders out.')
     if "**" in path:
-        yield from (found for found in local_entries(base, look) if fnmatch(found.path, prefix + path))
+        yield from (found for found in local_entries(base, look) if _matches_deep(found.path, prefix + path))
         return
 
     def goes_into(name: str, depth: int) -> bool:
@@ -149,8 +173,8 @@ def local_entries(
     """Yield all entries below a local folder, in any order; none if it does not exist.
 
     `goes_into(name, depth)` returns whether to scan a folder, `depth` levels below `base`. A folder that is
-    reached again from within itself is not entered, so each of its files is yielded once. Raises the error of
-    `look` before a link is followed.
+    reached again from within itself is not entered, so each of its files is yielded once; nor is a workspace
+    that lies below `base`. Raises the error of `look` before a link is followed.
     """
     try:
         top = os.stat(base)  # noqa: PTH116
@@ -169,10 +193,15 @@ def local_entries(
                     look.access.require(local, [path])
                 is_folder = entry.is_dir()
                 yield Found(path, not is_folder and entry.is_file())
-                if is_folder and is_entered:
+                if is_folder and is_entered and not is_workspace(path):
                     own = entry.stat()
                     if (own.st_dev, own.st_ino) not in above:
                         left.append((path, depth + 1, above | {(own.st_dev, own.st_ino)}))
+
+
+def is_workspace(folder: str) -> bool:
+    """Return whether a local folder is a workspace of fewpass."""
+    return all(os.path.isdir(f"{folder}/{name}") for name in OF_A_WORKSPACE)  # noqa: PTH112
 
 
 def file_place(filesystem: pafs.FileSystem, path: str) -> Hashable:

@@ -12,6 +12,7 @@ from learners.errors import SourceError, UnknownColumn
 from learners.passes.sources import parquet
 from learners.passes.sources import source as source_module
 from learners.passes.sources.source import Source
+from storage.files.workspace_layout import Layout
 
 
 def table_of(n_rows, start=0):
@@ -62,6 +63,39 @@ def test_files_folders_globs_and_lists(folder, named, n_rows):
     of_parts = {sum(part.n_rows for part in parts) for parts in (source.files, source.fragments)}
     assert {source.n_rows, rows_of(source).num_rows} | of_parts == {n_rows}
     assert len({file.path for file in source.files}) == len(source.files)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "n_rows"),
+    [
+        ("**/*.p*", 60),
+        ("**/**/*.p*", 60),
+        ("**", 60),
+        ("**/deep/*.pq", 30),
+        ("deep/**/*.pq", 30),
+        ("**/a.parquet", 10),
+        ("**/deep/**/c.pq", 30),
+    ],
+)
+def test_two_stars_stand_for_any_number_of_folders_and_for_none(folder, pattern, n_rows):
+    """On disk and in stores; files right below the folder were missed."""
+    other = pafs.SubTreeFileSystem(str(folder.parent), pafs.LocalFileSystem())
+    (folder / "readme.txt").unlink()
+    assert Source.open(f"{folder}/{pattern}").n_rows == n_rows
+    assert Source.open(f"set/{pattern}", other).n_rows == n_rows
+    with pytest.raises(SourceError, match="matches no file"):
+        Source.open(f"{folder}/**/deep/*.parquet")
+
+
+def test_a_workspace_below_a_folder_is_no_data(folder):
+    """What a crash leaves in scratch is not read, whether a folder or a glob is named; rows below it are, by their own path."""
+    Layout(folder / "work").create()
+    scratch = folder / "work" / "scratch" / "job-1"
+    scratch.mkdir()
+    written(scratch / "drawn.parquet", table_of(7))
+    for path in (folder, f"{folder}/**/*.p*q*"):
+        assert Source.open(path).n_rows == 60
+    assert Source.open(scratch).n_rows == 7
 
 
 def test_paths_and_uris_name_the_same_files(folder):
