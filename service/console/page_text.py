@@ -2,24 +2,29 @@
 
 from datetime import UTC, datetime
 
-UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+def parse_moment(at: datetime | str | None) -> datetime | None:
+    """Return a moment, also from its ISO 8601 text; None for other texts. Without a time zone it is in UTC."""
+    if isinstance(at, str):
+        try:
+            at = datetime.fromisoformat(at)
+        except ValueError:
+            return None
+    return at if at is None or at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
-def format_age(since: datetime | None) -> str:
-    """Format the time elapsed since a moment in its largest unit."""
-    if since is None:
+def format_utc_time(at: datetime | str | None, has_seconds: bool = False) -> str:
+    """Format a moment in UTC, as pages show it where no script runs."""
+    moment = parse_moment(at)
+    if moment is None:
         return "–"
-    seconds = max(0.0, (datetime.now(UTC) - since).total_seconds())
-    for size, unit in UNITS:
-        if seconds >= size:
-            n = int(seconds // size)
-            return f"{n} {unit}{'' if n == 1 else 's'}"
-    return "now"
+    return moment.astimezone(UTC).strftime(f"%Y-%m-%d %H:%M{':%S' if has_seconds else ''} UTC")
 
 
-def format_utc_time(at: datetime | None) -> str:
-    """Format a moment to the second, in UTC."""
-    return "–" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+def iso_time(at: datetime | str | None) -> str:
+    """Format a moment as ISO 8601 with its time zone; empty without one."""
+    moment = parse_moment(at)
+    return "" if moment is None else moment.isoformat()
 
 
 def format_number(number: object, places: int = 4) -> str:

@@ -5,18 +5,19 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache, wraps
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import Response
 
+from learners.monitoring.drift_findings import LEAST_ROWS
 from learners.wording import count_with_noun
 from service import product
 from service.console.assets import static_asset_url
 from service.console.page_requests import role_from_request, wants_json
-from service.console.page_text import format_age, format_number, format_utc_time, shorten_text
+from service.console.page_text import format_number, format_utc_time, iso_time, shorten_text
 from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED, interval_words
 from service.requests import problems
 from service.requests.json_values import JSONMapping, JSONObject
@@ -60,12 +61,17 @@ def page_template_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"asset": static_asset_url, "fewpass_version": VERSION}
+    environment.globals |= {
+        "asset": static_asset_url,
+        "fewpass_version": VERSION,
+        "now": lambda: datetime.now(UTC),
+        "least_rows": LEAST_ROWS,
+    }
     environment.filters |= {
-        "age": format_age,
         "digits": format_number,
         "short": shorten_text,
         "moment": format_utc_time,
+        "iso": iso_time,
         "metric": lambda name: METRIC_WORDS.get(name, name),
         "rows_measured": lambda value: ROWS_MEASURED.get(value, value),
         "interval": interval_words,

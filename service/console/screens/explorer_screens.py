@@ -220,7 +220,12 @@ def initial_explorer_state(served: Served, reference: str) -> JSONObject:
             "kind": attribute.kind,
             "is_time": attribute.is_time or attribute.clock is not None,
             "values": [
-                {"label": label, "value": value, "words": value_label_text(attribute, label)}
+                {
+                    "label": label,
+                    # A click on an interval supposes the interval, not a number in it.
+                    "value": value if attribute.kind == "nominal" or value is None else label,
+                    "words": value_label_text(attribute, label),
+                }
                 for label, value in attribute_value_choices(attribute)
                 if value is not None or attribute.name not in summed_out
             ],

@@ -11,10 +11,12 @@ from typing import TypeGuard
 
 from starlette.requests import Request
 
+from learners.passes.sources.file_formats import FORMAT_NAMES
 from learners.schema.value_choices import attribute_value_choices
 from service import product
 from service.console.page_requests import MOST, page_limit_and_cursor
 from service.console.pages import Call, render_as_page
+from service.product.datasets.example_data import EXAMPLE, TARGET
 from service.product.views.reports import LOSSES
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
@@ -64,6 +66,8 @@ def models_overview_screen(request: Request) -> JSONObject:
         "jobs": queue.list(state="running", limit=N_JOBS).items,
         "n_queued": queue.count("queued"),
         "workspace_path": str(workspace.settings.workspace),
+        "example": {"dataset": EXAMPLE, "target": TARGET},
+        "formats": FORMAT_NAMES,
         "calls": [
             Call("GET", "/v1/models"),
             Call("GET", "/v1/jobs?state=running"),
@@ -249,7 +253,17 @@ def version_metric_sparkline(versions: Sequence[ModelVersion], metric: str) -> J
             if is_plain_number(value)
         ]
 
-    return {"name": metric, "last": own[-1], "points": points(own), "floor": points(floor), "floor_last": floor[-1]}
+    return {
+        "name": metric,
+        "last": own[-1],
+        "points": points(own),
+        "floor": points(floor),
+        "floor_last": floor[-1],
+        "low": min(known),
+        "high": max(known),
+        "first_at": ascending[0].created_at,
+        "last_at": ascending[-1].created_at,
+    }
 
 
 def example_predict_call(version: ModelVersion) -> Call | None:

@@ -19,6 +19,14 @@ export function digits(number, places = 3) {
   return number.toFixed(places);
 }
 
+const ZONED = new Intl.DateTimeFormat("en-GB", { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "short" });
+
+/** A moment in the browser's time zone, which is named: 2026-01-31 12:00 CET. Every page writes times like this. */
+export function zonedTime(at, hasSeconds = false) {
+  const { year, month, day, hour, minute, second, timeZoneName } = Object.fromEntries(ZONED.formatToParts(at).map(({ type, value }) => [type, value]));
+  return `${year}-${month}-${day} ${hour}:${minute}${hasSeconds ? `:${second}` : ""} ${timeZoneName}`;
+}
+
 export function signed(number, places = 3) {
   if (number === null || number === undefined) return "∞";
   return `${number < 0 ? "−" : "+"}${digits(Math.abs(number), places)}`;
@@ -85,11 +93,12 @@ export function isSeveral(known) {
   return typeof known === "object" && known !== null;
 }
 
-/** What is known of a column, in words. */
-export function knownWords(known) {
-  const list = (values) => values.map((each) => each ?? "missing").join(" or ");
+/** What is known of a column, in words; `wordsOf(value)` are those of a value, such as "> 22.5" of an interval. */
+export function knownWords(known, wordsOf = String) {
+  const list = (values) => values.map((each) => (each === null ? "missing" : wordsOf(each))).join(" or ");
   if (Array.isArray(known)) return `= ${list(known)}`;
   if (known?.none_of) return `is not ${list(known.none_of)}`;
   if (isSeveral(known)) return [known.low === undefined ? "" : `≥ ${known.low}`, known.high === undefined ? "" : `≤ ${known.high}`].filter(Boolean).join(" and ");
-  return `= ${known ?? "missing"}`;
+  const words = known === null || known === undefined ? "missing" : wordsOf(known);
+  return /^[≤>] /.test(words) ? words : `= ${words}`;
 }

@@ -1,6 +1,6 @@
 // Forms that send what they show: each names a REST call, and its fields are members of the body or parts of the path.
 
-import { el } from "./dom.js";
+import { el, zonedTime } from "./dom.js";
 import { ask, curl } from "./rest.js";
 
 const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
@@ -64,7 +64,8 @@ function show(form) {
   if (!code) return;
   try {
     const { method, path, body } = callOf(form);
-    code.textContent = curl(method, path, body);
+    const next = told(form, "next-path") ? `\n${curl("POST", told(form, "next-path"), JSON.parse(told(form, "next-body")))}` : "";
+    code.textContent = curl(method, path, body) + next;
   } catch (error) {
     code.textContent = error.message;
   }
@@ -94,7 +95,8 @@ async function send(form) {
       say("Reading it …", false);
     }
     const { method, path, body } = callOf(form);
-    const answer = await ask(method, path, body);
+    let answer = await ask(method, path, body);
+    if (told(form, "next-path")) answer = await ask("POST", told(form, "next-path"), JSON.parse(told(form, "next-body")));
     const next = told(form, "then");
     const shown = told(form, "show");
     if (shown) {
@@ -133,6 +135,7 @@ document.addEventListener("input", (event) => {
     delete event.target.dataset.uri;
     const name = event.target.form.elements.name;
     name.value ||= file.name.toLowerCase().replace(/\.[a-z0-9.]*$/, "").replace(/[^a-z0-9._-]+/g, "-").replace(/^[^a-z0-9]+/, "").slice(0, 64);
+    if ("submits" in event.target.dataset) event.target.form.requestSubmit();
   }
   const form = event.target.closest?.("form[data-rest]");
   if (form) show(form);
@@ -167,9 +170,7 @@ function showAll(root) {
   for (const time of root.querySelectorAll("time[datetime]")) { // in the time zone of who looks
     const at = new Date(time.dateTime);
     if (Number.isNaN(at.getTime())) continue;
-    time.title = at.toLocaleString();
-    if ("local" in time.dataset) time.textContent = at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-    if ("clock" in time.dataset) time.textContent = at.toLocaleTimeString();
+    time.textContent = zonedTime(at, "seconds" in time.dataset);
   }
 }
 document.addEventListener("htmx:afterSettle", (event) => {

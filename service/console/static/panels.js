@@ -64,17 +64,19 @@ export function answerPanel(answer, start, prior, wordsOf) {
   if (told.joint && !isBrief) notes.push("joint: what the joint distribution of all columns says, where it differs from the prediction");
   if (!band && answer.absent.interval && start.target && !isBrief) notes.push(`No interval: ${answer.absent.interval}`);
   if (!answer.parts.prediction && answer.absent.prediction) notes.push(answer.absent.prediction);
+  const at = Object.entries(answer.parts.prediction?.predicted_at ?? {});
+  if (at.length) notes.push(`Predicted at ${at.map(([name, value]) => `${name} = ${value}`).join(", ")}; other numbers of the interval may differ a little.`);
   if (told.labels.length > MOST_ROWS) notes.push(`${told.labels.length - MOST_ROWS} less probable answers are not shown.`);
   put("p-answer", table(heads, rows), ...notes.map((words) => el("p", { class: "why-not" }, words)));
 }
 
-export function besidePanel(answer, kept, onSwap, onDrop) {
+export function besidePanel(answer, kept, wordsOf, onSwap, onDrop) {
   const place = document.getElementById("p-beside");
   place.hidden = kept === null;
   if (kept === null) return;
   const here = distributionOf(answer);
   const there = distributionOf(kept.answer);
-  const evidence = Object.entries(kept.state.evidence).map(([name, value]) => `${name} ${knownWords(value)}`);
+  const evidence = Object.entries(kept.state.evidence).map(([name, value]) => `${name} ${knownWords(value, (each) => wordsOf(name, each))}`);
   const content = [el("p", {}, evidence.length ? evidence.join(", ") : "No evidence.")];
   if (here && there && answer.target === kept.answer.target) {
     content.push(table(["answer", "line: the other case", "#here", "#beside", "#difference"],

@@ -161,7 +161,7 @@ function explore(start) {
       askPanel(latest, pick);
       surprisePanel(latest, nEvidence);
       if (latest.parts.completion || latest.absent.completion) completionPanel(latest, take, wordsOf, nextBest);
-      if (document.getElementById("p-beside")) besidePanel(latest, kept, swap, drop);
+      if (document.getElementById("p-beside")) besidePanel(latest, kept, wordsOf, swap, drop);
       for (const [name, details] of open) fillColumn(name, details);
     }
     const told = start.is_of_structures ? null : distributionOf(latest);
@@ -216,7 +216,7 @@ function explore(start) {
   /** What is supposed of a column, or what it is set to. */
   const valueOf = (name) => (name in state.do ? state.do[name] : state.evidence[name]);
 
-  const wordsFor = (name) => (name in state.do ? `set to ${state.do[name]}` : knownWords(state.evidence[name]));
+  const wordsFor = (name) => (name in state.do ? `set to ${wordsOf(name, state.do[name])}` : knownWords(state.evidence[name], (value) => wordsOf(name, value)));
 
   function isChosen(name, value) {
     const known = valueOf(name);

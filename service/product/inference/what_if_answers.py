@@ -20,6 +20,7 @@ from learners.models.query import Conditional, Edges, Map, Marginal, Moments
 from learners.registry.model_kinds import kind_of, structure_posterior
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.json_records import encode_json_records, json_number_reader
+from learners.schema.value_choices import attribute_value_choices
 from service.product.inference.queries import answer_model_queries, non_finite_to_none, queryable_circuit
 from service.requests.abandonment import check_still_asked
 from service.requests.first_findings import Body
@@ -54,7 +55,8 @@ class WhatIfRequest(Body):
 
     evidence: dict[str, Known] = Field(
         default_factory=dict,
-        description="Null: the value is missing. A column that is left out is not known. A list is a set of values.",
+        description="Null: the value is missing. A column that is left out is not known. A list is a set of values. The label of an "
+        "interval, such as `(22.5, inf]`, stands for every number in it.",
         examples=[{"outlook": ["sunny", "rain"], "humidity": 71.5}],
     )
     likely: dict[str, dict[str, float]] = Field(
@@ -103,10 +105,14 @@ def answer_what_if(served: Served, case: WhatIfRequest, pause: Callable[[], None
     names = case.evidence | case.likely | case.do
     served.check_names([names], ignore_unknown=False, way_out="or take it out of the evidence")
     _check_names(model, target, case.columns or ())
-    record = {name: value for name, value in case.single.items() if name != model.schema.target}
+    numbers = numbers_in_intervals(model.joint.schema, case.single | case.do)
+    single = case.single | {name: number for name, number in numbers.items() if name in case.evidence}
+    record = {name: value for name, value in single.items() if name != model.schema.target}
     chunk = encode_json_records([record], model.schema)
+    # Other members of an ensemble cut a column elsewhere: there the prediction is that of one number of the interval.
+    predicted_at = {} if model.answering_member is None else {name: record[name] for name in numbers if name in record}
     by_part: dict[Part, Callable[[], JSONObject]] = {
-        "prediction": lambda: _prediction(served, chunk),
+        "prediction": lambda: _prediction(served, chunk) | ({"predicted_at": predicted_at} if predicted_at else {}),
         "interval": lambda: _interval(served, case, chunk),
         "contributions": lambda: _contributions(served, chunk),
         "posterior": lambda: _posterior(model, case, target, pause),
@@ -132,8 +138,23 @@ def answer_what_if(served: Served, case: WhatIfRequest, pause: Callable[[], None
         "target": target,
         "parts": parts,
         "absent": absent,
-        "warnings": [*unseen_value_warnings(served.schema, case.single | case.do), *_two_answers(model, case, parts)],
+        "warnings": [
+            *unseen_value_warnings(served.schema, case.single | case.do | numbers),
+            *_two_answers(model, case, parts),
+        ],
     }
+
+
+def numbers_in_intervals(schema: Schema, evidence: Mapping[str, RawValue]) -> dict[str, RawValue]:
+    """Return a number, or a time, in each interval that the evidence names by its label."""
+    numbers: dict[str, RawValue] = {}
+    for attribute in schema.attributes:
+        label = evidence.get(attribute.name)
+        if attribute.kind == "numeric" and isinstance(label, str):
+            number = dict(attribute_value_choices(attribute)).get(label)
+            if number is not None:
+                numbers[attribute.name] = number
+    return numbers
 
 
 def _two_answers(model: Model, case: WhatIfRequest, parts: Mapping[str, JSONObject]) -> list[str]:
@@ -289,7 +310,7 @@ def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, s
     unknown = model.columns_without_missing_state()
     record = {
         name: value
-        for name, value in evidence.items()
+        for name, value in {**evidence, **numbers_in_intervals(schema, evidence)}.items()
         if name != schema.target and not (value is None and name in unknown)
     }
     codes = encode_json_records([record], schema).x[:, 0].tolist()

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
+from learners.monitoring.drift_findings import LEAST_ROWS
 from service.requests.json_values import JSONMapping
 from service.telemetry import MONITOR, SERIES
 from service.workspace import Workspace
@@ -34,7 +35,10 @@ def set_prometheus_series(name: str, report: JSONMapping, labels: JSONMapping) -
 def save_monitoring_state(workspace: Workspace, name: str, report: JSONMapping, labels: JSONMapping) -> None:
     """Store the result of a check, so that lists of models read one small file and test nothing."""
     realised, causes = labels.get("log_loss"), report.get("causes")
-    loss = report.get("estimated", {}).get("log_loss") if realised is None else realised
+    if labels.get("labelled", 0) < LEAST_ROWS:  # of few rows a loss says nothing
+        realised = None
+    estimate = report.get("estimated", {}).get("log_loss") if report["rows"]["served"] >= LEAST_ROWS else None
+    loss = estimate if realised is None else realised
     state: StateRecord = {
         "version": report["version"],
         "looked_at": datetime.now(UTC).isoformat(timespec="seconds"),

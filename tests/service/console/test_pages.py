@@ -221,10 +221,39 @@ def test_lists_say_as_of_when_they_count_what_is_served(site):
         )
         moment = load_monitoring_states(workspace)["weather"]["looked_at"]
         text = page(site.client, "/console").text
-        assert f'123,456 <small>as of <time datetime="{moment}" data-clock>{moment[11:16]}</time></small>' in text
+        words = f"{moment[:10]} {moment[11:16]} UTC"
+        assert re.search(
+            rf'123,456 <small>as of <time datetime="{re.escape(moment)}"[^>]*>{words}</time></small>', text
+        )
         listed = read(monitoring := page(site.client, "/console/monitoring").text)
         assert "as of" in listed.text and '<td class="n">123,456</td>' in monitoring
         assert f'<time datetime="{moment}"' in monitoring
+        delete_monitoring_states(workspace.layout.root, ["weather"])
+
+
+def test_every_page_with_counts_says_as_of_when_and_every_time_names_its_zone(site):
+    """Lists and pages; a moment is written in one form, and the browser writes the same form in its own zone."""
+    made = site.client.post("/v1/datasets", json={"name": "counted", "uris": [str(site.train)], "target": "class"})
+    assert made.status_code == 201, made.text
+    for path in ("", "/models/weather", "/monitoring", "/jobs", "/data", "/data/counted"):
+        text = page(site.client, f"/console{path}").text
+        assert re.search(r'class="as-of">As of <time ', text), path
+        times = re.findall(r"<time [^>]*>([^<]*)</time>", text)
+        assert times and all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? UTC", each) for each in times), path
+
+
+def test_few_rows_have_no_badge_and_no_loss(site):
+    """Two probes are neither a drift nor a loss: the lists show what the version lost when it was trained."""
+    report: JSONObject = {"version": 1, "rows": {"served": 2}, "is_drifting": None, "estimated": {"log_loss": 0.123456}}
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        save_monitoring_state(workspace, "weather", report, {"labelled": 2, "log_loss": 0.654321})
+        for path in ("/console", "/console/monitoring"):
+            text = page(site.client, path).text
+            assert "too few rows" in text and 'class="tag bad"' not in text
+            assert "0.123" not in text and "0.654" not in text
+        many = report | {"rows": {"served": 2_000}, "is_drifting": True}
+        save_monitoring_state(workspace, "weather", many, {"labelled": 500, "log_loss": 0.654321})
+        assert "0.654 <small>by labels" in page(site.client, "/console/monitoring").text
         delete_monitoring_states(workspace.layout.root, ["weather"])
 
 

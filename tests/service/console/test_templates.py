@@ -114,6 +114,7 @@ dataset = built(
     files=files,
 )
 nightly = {"name": "nightly", "cron": "0 3 * * *", "timezone": "UTC", "missed": "skip", "job": {"kind": "train"}}
+ends = {"low": 0.1, "high": 0.7, "first_at": NOW, "last_at": NOW}
 schedule = built(Schedule, **nightly, is_paused=either, next_due_at=maybe(NOW))
 compared = a(name="k", left=maybe(1), right=maybe("auto"), difference=maybe(0.5), is_equal=either)
 edge = a(column="town", weight=maybe(0.5))
@@ -147,6 +148,8 @@ PAGES: dict[str, Strategy] = {
         jobs=[],
         n_queued=0,
         workspace_path="w",
+        example={"dataset": "customers", "target": "customer"},
+        formats="Parquet, CSV",
     ),
     "monitoring.html": a(models=some(line), states=states, n_open=names(rain=2), alerts=some(alert)),
     "model.html": a(
@@ -160,7 +163,7 @@ PAGES: dict[str, Strategy] = {
         most_shares=1,
         state=st.none() | state,
         predict=maybe(Call("POST", "/v1/models/rain/predict", {"records": [{}]})),
-        lines=some(a(name="log_loss", last=0.5, points=[(2, 3)], floor=some((1, 2)), floor_last=maybe(0.7))),
+        lines=some(a(name="log_loss", last=0.5, points=[(2, 3)], floor=some((1, 2)), floor_last=maybe(0.7), **ends)),
         aliases=names(champion=1),
         history=some(AliasMove("champion", 1, "", NOW)),
         promotions=some(promotion),
@@ -275,6 +278,8 @@ PAGES: dict[str, Strategy] = {
         found=a(
             is_drifting=either,
             rows=a(served=1, counted=1),
+            since=NOW.isoformat(),
+            until=NOW.isoformat(),
             drift_nats=maybe(0.5),
             gaps=some({}),
             causes=some(a(words="size")),

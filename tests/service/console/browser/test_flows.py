@@ -61,6 +61,23 @@ def test_the_example_and_what_is_refused(tab, house):
     tab.page.wait_for_selector("#profile p:has-text('regression')")
 
 
+def test_a_new_workspace_leads_to_a_model_or_to_a_file_in_one_click(browser, house, tmp_path):
+    with local_server(Settings(workspace=tmp_path / "new")) as server, visit(browser, server.url) as tab:
+        tab.go("/console")
+        assert not tab.findings()
+        tab.page.set_input_files("#start-file input[type=file]", house.train)
+        tab.page.wait_for_url("**/console/data/train")
+        tab.page.wait_for_selector(".histograms svg")
+        tab.go("/console")
+        tab.page.click("text=Train the example model")
+        tab.page.wait_for_url("**/console/jobs/job-*")
+        tab.page.wait_for_selector(".state.succeeded", timeout=240_000)
+        tab.page.click("text=Ask what if")
+        tab.settled()
+        tab.check()
+        assert httpx.get(f"{server.url}/v1/models/customers@champion").json()["learner"] == "auto"
+
+
 def test_the_form_trains_what_was_chosen(tab, house):
     """Choosing a learner changes the parameters that are shown, and nothing that was filled in before."""
     tab.go("/console/train?dataset=weather&model=chosen")

@@ -1,5 +1,7 @@
 """The what-if explorer in a real browser."""
 
+import re
+
 from tests.service.console.browser.driving import needs_browser
 from tests.support.console import case_of, digits
 
@@ -128,3 +130,60 @@ def test_the_focus_stays_where_a_repaint_replaces_it(tab):
     with tab.settling():
         tab.page.locator(f'#columns details:not([data-column="{name}"]) .value').first.dispatch_event("click")
     assert tab.page.evaluate("document.activeElement.closest('#p-ask') !== null")
+
+
+def test_a_click_on_an_interval_supposes_the_interval(tab, house):
+    """The chip, the address and the call name it; with Alt it is excluded; a typed number stays a number."""
+    tab.explore(PAGE)
+    values = next(each["values"] for each in tab.start()["columns"] if each["name"] == "humidity")
+    label, words = next((each["label"], each["words"]) for each in values if each["words"].startswith(">"))
+    with tab.settling():
+        click(tab, "humidity", label)
+    assert case_of(tab) == {"evidence": {"humidity": label}}
+    assert tab.page.inner_text("#chosen button") == f"humidity {words} ×"
+    inside = float(words.removeprefix("> ")) + 0.5
+    assert shown(tab) == predicted(house, humidity=inside), "every number of an interval has the code of a network"
+    assert label in tab.page.text_content("#as-curl")
+    with tab.settling():
+        tab.page.locator("#chosen button").click()
+    with tab.settling():
+        tab.page.locator(f'#columns details[data-column="humidity"] .value[data-label="{label}"]').click(
+            modifiers=["Alt"]
+        )
+    assert case_of(tab) == {"evidence": {"humidity": {"none_of": [label]}}}
+    assert tab.page.inner_text("#chosen button") == f"humidity is not {words} ×"
+    tab.check()
+
+
+def test_a_phone_shows_the_interval(visiting):
+    """At 390 px no page scrolls sideways, and the answer's probability and interval are inside of its panel."""
+    with visiting(viewport={"width": 390, "height": 800}) as tab:
+        tab.explore(f'{PAGE}?case={{"evidence":{{"outlook":"rain"}}}}')
+        table = tab.page.locator("#p-answer table").bounding_box()
+        assert "90% interval" in tab.page.inner_text("#p-answer").replace(" %", "%")
+        assert table is not None and table["x"] + table["width"] <= 390 - 16
+        for path in (
+            "",
+            "/models/rain",
+            "/models/rain/monitoring",
+            "/models/rain/compare?left=1&right=2",
+            "/monitoring",
+            "/jobs",
+            "/data",
+            "/settings",
+        ):
+            tab.go(f"/console{path}")
+            assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        tab.check()
+
+
+def test_times_are_those_of_the_browser_with_their_zone(visiting):
+    """One form on every page, in the zone of who looks."""
+    with visiting(timezone_id="America/New_York") as tab:
+        for path in ("", "/models/rain", "/jobs", "/data", "/settings", "/monitoring"):
+            tab.go(f"/console{path}")
+            times = tab.page.eval_on_selector_all("time", "(all) => all.map((each) => each.textContent)")
+            assert times and all(
+                re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? (GMT-[45]|E[SD]T)", each) for each in times
+            ), (path, times)
+        tab.check()

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.json_records import encode_json_records
 from learners.schema.value_choices import attribute_value_choices
+from service import product
 from service.console.screens.explorer_screens import initial_explorer_state
-from service.product.inference.what_if_answers import WhatIfRequest, unseen_value_warnings
+from service.product.inference.what_if_answers import WhatIfRequest, numbers_in_intervals, unseen_value_warnings
 from service.product.inference.what_if_answers import answer_what_if as answer_case
 from service.serving.predictor import map_model_version
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.service.asking import learned
+from tests.service.asking import learn, learned
 from tests.service.conftest import weather
 from tests.support.http import ask, problem
 
@@ -54,6 +55,37 @@ def test_a_column_that_is_set_is_answered_as_by_query(site):
     mean = np.array(share) @ tables
     assert gain == pytest.approx(sum(w * (p * np.log(p / mean)).sum() for w, p in zip(share, tables, strict=True)))
     assert all("'outlook' is set by do" in told["absent"][part] for part in ("prediction", "interval"))
+
+
+def test_the_label_of_an_interval_stands_for_every_number_in_it(site):
+    """Every part is that of any number of the interval, which has its code; without it, or with others, queries answer."""
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        schema = map_model_version(product.find_version(workspace, "weather")).schema
+    (humidity,) = [each for each in schema.attributes if each.name == "humidity"]
+    labels = humidity.unique_labels()[humidity.first_code :]
+    for label, cut in zip(labels, humidity.cuts, strict=False):
+        of_label, of_number = (what_if(site, evidence={"humidity": value, "windy": True}) for value in (label, cut))
+        assert of_label["parts"]["posterior"].pop("given") == {"humidity": label, "windy": "True"}
+        of_number["parts"]["posterior"].pop("given")
+        best = [told["parts"].pop("completion") for told in (of_label, of_number)]
+        assert of_label == of_number
+        assert best[0]["log_probability"] == best[1]["log_probability"]
+        assert best[0]["assignment"] == best[1]["assignment"] and best[1]["stands_for"] == {"humidity": label}
+    for several in ({"none_of": [labels[0]]}, labels[:2]):
+        assert "has several" in what_if(site, evidence={"humidity": several})["absent"]["prediction"]
+    assert what_if(site, do={"humidity": labels[-1]})["parts"]["posterior"]["given"] == {"humidity": labels[-1]}
+
+
+def test_an_ensemble_names_the_number_at_which_it_predicts_an_interval(tmp_path, site):
+    """Its other members have other cuts: the prediction is that of a number in the interval, and says which."""
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        served = map_model_version(learn(workspace, site.train, "auto", learner="auto", parameters={}))
+        (humidity,) = [each for each in served.model.joint.schema.attributes if each.name == "humidity"]
+        label = humidity.unique_labels()[-1]
+        prediction = answer_case(served, WhatIfRequest(evidence={"humidity": label}))["parts"]["prediction"]
+        number = prediction.pop("predicted_at")["humidity"]
+        assert number > humidity.cuts[-1]
+        assert prediction == answer_case(served, WhatIfRequest(evidence={"humidity": number}))["parts"]["prediction"]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +256,9 @@ def test_values_that_training_never_saw_are_told(served):
     assert not answer(served, evidence={"humidity": 70.0, "outlook": "sunny"})["warnings"]
     for name, column in explored(served).items():  # no click supposes what training never saw
         for each in column["values"]:
-            assert not unseen_value_warnings(served.schema, {name: each["value"]}), (name, each)
+            evidence = {name: each["value"]}
+            evidence |= numbers_in_intervals(served.model.joint.schema, evidence)
+            assert not unseen_value_warnings(served.schema, evidence), (name, each)
 
 
 def test_where_a_missing_value_has_two_answers_a_sentence_says_why(served):
