@@ -24,7 +24,7 @@ from learners.estimators.arguments import (
     with_argument_checks,
 )
 from learners.estimators.columns import model_arrow_schema
-from learners.estimators.explaining import Explaining
+from learners.estimators.explaining import Explaining, warn_of_intervals
 from learners.estimators.labels import append_class_column
 from learners.estimators.table_inputs import (
     Rows,
@@ -42,6 +42,7 @@ from learners.passes.engine import OnProgress
 from learners.passes.row_rules import apply_null_class_rule, apply_row_weight_rule
 from learners.passes.sources.source import Source
 from learners.registry import recipes
+from learners.registry.networks.network_answers import answer_network_queries
 from learners.schema import Chunk, Overrides, Schema
 from learners.schema.encoding.encode import encode
 from learners.schema.schema_inference import schema_loss_warnings
@@ -155,7 +156,7 @@ class CircuitEstimator(Explaining, DensityMixin, BaseEstimator):
         Raises UnknownColumn, InvalidEvidence, ImpossibleEvidence or SchemaError.
         """
         check_query_type(query)
-        return self._model().answer([query])[0]
+        return warn_of_intervals(answer_network_queries(self._model(), [query], self._model)[0])
 
     @with_argument_checks
     def impute(self, X: Any, how: How = "mode", seed: int = 0) -> Any:

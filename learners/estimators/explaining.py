@@ -13,7 +13,7 @@ from learners.answer_checks import check_answer_distributions
 from learners.circuits.model import CircuitModel
 from learners.errors import NoClass
 from learners.estimators.arguments import with_argument_checks
-from learners.estimators.columns import KnownColumns
+from learners.estimators.columns import KnownColumns, issue_column_warning
 from learners.kernels.arrays import Array, Floats
 from learners.models import explanation
 from learners.models.explanation import Explanation
@@ -130,6 +130,13 @@ class Explaining:
         """Yield the rows of a table as codes, in chunks."""
 
 
+def warn_of_intervals(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer, after one ColumnWarning for each number of its evidence that stands for an interval."""
+    for name, interval in answer.get("stands_for", {}).items():
+        issue_column_warning(f"{name}: the evidence stands for its interval, {interval}.")
+    return answer
+
+
 class Querying:
     """Mixin for estimators whose network, or joint member, answers queries."""
 
@@ -150,4 +157,4 @@ class Querying:
         """
         check_is_fitted(self, "model_")
         check_query_type(query)
-        return answer_network_queries(vars(self)["model_"], [query], self._compiled)[0]
+        return warn_of_intervals(answer_network_queries(vars(self)["model_"], [query], self._compiled)[0])

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import learners
-from fewpass import KDB, NB
+from fewpass import KDB, NB, FewPassClassifier, SumProductNetwork
 from learners.errors import ColumnWarning, SchemaError
+from learners.models.query import Conditional
 
 
 @pytest.fixture
@@ -200,3 +201,20 @@ def test_text_is_a_time_where_it_is_written_as_one_in_a_frame_of_any_length(n_ro
         assert np.array_equal(answers, np.repeat(model.predict_proba({"day": text}), n_rows, axis=0))
     with pytest.raises(SchemaError, match=r"'day'.*'soon'"):
         model.predict_proba(pd.DataFrame({"day": ["soon"] * n_rows}))
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [KDB(k=1, estimator="m"), SumProductNetwork(), FewPassClassifier(effort="low")],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_number_that_stands_for_its_interval_is_told_as_the_command_line_tells_it(estimator, frame):
+    """One warning for each column at the line of the caller; the label of an interval says it itself."""
+    model = estimator.fit(frame, "class")
+    with pytest.warns(ColumnWarning, match=r"^age: the evidence stands for its interval, \(") as told:
+        answer = model.query(Conditional(("town",), {"age": 0.1}))
+    assert [entry.filename for entry in told] == [__file__] and list(answer["stands_for"]) == ["age"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ColumnWarning)
+        again = model.query(Conditional(("town",), {"age": answer["stands_for"]["age"]}))
+    assert again["distributions"] == answer["distributions"]

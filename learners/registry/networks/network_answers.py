@@ -84,7 +84,7 @@ def answer_network_queries(
         answer = next(whole) if is_circuit_query(query) else _special(model, query, most_bytes, pause)
         readings = {}
         if has_intervals and not isinstance(query, Surprise):
-            readings = interval_readings(model.schema, {**query.evidence, **query.do})
+            readings = interval_readings(model.joint.schema, {**query.evidence, **query.do})
         answers.append(
             {**answer}
             | ({"graph": _named(query)} if names_graph else {})
