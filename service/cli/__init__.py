@@ -16,6 +16,7 @@ import typer  # noqa: E402
 import typer.main  # noqa: E402
 from typer.core import TyperCommand, TyperGroup  # noqa: E402
 
+from service.cli.examples import add_examples  # noqa: E402
 from service.version import VERSION  # noqa: E402
 
 restore_gc_after_startup()
@@ -163,6 +164,7 @@ class LoadedCommands(MutableMapping[str, Any]):
             else:
                 parent.command(name, rich_help_panel=panel)(found)
             self._loaded[name] = typer.main.get_group(parent).commands[name]
+            add_examples(self._loaded[name], name)
         return self._loaded[name]
 
     def __setitem__(self, name: str, command: Any) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from learners.wording import count_with_noun
 from service.cli.shared_options import (
     ColumnsOption,
     JsonOption,
@@ -239,7 +240,7 @@ def _show(compared: "Comparison", output: Path | None) -> None:
         ]
         record = "" if name == first else f"{versus.record} (p {versus.p_value:.2g})"
         rows.append([name, *means, float(ranks[j]), record])
-    title = f"means over {len(compared.data_sets)} data sets"
+    title = f"means over {count_with_noun(len(compared.data_sets), 'data set')}"
     print_table(
         title, ["learner", "error", "RMSE", "log loss", "ECE", "train s", "rank", f"RMSE against {first}"], rows
     )

@@ -171,6 +171,7 @@ def train_command(
     with Workspace(settings) as here, terminal_progress_bar(not json_output) as report:
         version, passes = product.train_and_report_passes(here, request, report, print_warning)
         schema = product.load_served_model(here, f"{version.name}@{version.version}").schema
+        newest = product.kept_back(version).newest_rows_line()
         by_name = product.find_version(here, version.name).version  # by the name alone: the champion, if there is one
     print_json_and_exit(version, json_output)
     seconds = time.perf_counter() - started
@@ -181,6 +182,8 @@ def train_command(
         out.print(rows_read_summary(passes), highlight=False)
     if words := evaluation_summary_line(version.metrics):
         out.print(words, highlight=False)
+        if newest:
+            out.print(newest, highlight=False, markup=False)
     nominal = next((each.name for each in schema.attributes if each.kind == "nominal"), None)
     reference = version.name
     if by_name != version.version:

@@ -37,6 +37,7 @@ class KeptBack:
     `by`: "random", "time" with a column and the last time that is learned, or "order" with how many rows are learned.
     `later`, `random`: log losses of networks on later rows, and on rows at random, where they were compared.
     `goes_on`: a column that grows with the order of the rows, where the last ones are predicted worse and no column has times.
+    `is_worse`: later rows are predicted worse than rows at random, by so much that the training warns.
     `is_learned`: the held-out rows were learned once the model was measured; `newest` is the latest time among all rows then.
     """
 
@@ -49,6 +50,7 @@ class KeptBack:
     goes_on: str = ""
     is_learned: bool = False
     newest: str = ""
+    is_worse: bool = True
 
     @classmethod
     def of(cls, facts: object) -> KeptBack:
@@ -66,9 +68,18 @@ class KeptBack:
     def _not_learned(self) -> str:
         return "" if self.is_learned else " It has not learned them: --holdout 0 learns them, too."
 
+    def newest_rows_line(self) -> str:
+        """Return the loss of the newest rows beside that of rows at random, where rows have times and a random hold-out measured."""
+        if self.by != "random" or not self.column or self.later is None or self.random is None:
+            return ""
+        return (
+            f"newest rows by {self.column!r}: log loss {self.later:.3f} beside {self.random:.3f} for rows at random, by naive Bayes and kDB "
+            "from the rows before them (--holdout-by time measures the model on them)"
+        )
+
     def warnings(self) -> list[str]:
         """Return a warning if later rows have a higher loss than rows at random."""
-        if self.later is None or self.random is None:
+        if self.later is None or self.random is None or not self.is_worse:
             return []
         losses = f"log loss {self.later:.3f} beside {self.random:.3f} for rows at random, by naive Bayes and kDB"
         if self.by == "time":
@@ -172,7 +183,10 @@ def choose_kept_back(
         return KeptBack("random")
     error = np.hypot(later.std() / np.sqrt(later.size), random.std() / np.sqrt(random.size))
     if not later.mean() > WORSE * random.mean() + DEVIATIONS * error:
-        return KeptBack("random")
+        if by_time is None:
+            return KeptBack("random")
+        losses = {"later": float(later.mean()), "random": float(random.mean())}
+        return KeptBack("random", column=by_time.column, **losses, is_worse=False)
     found = KeptBack("random", goes_on=_growing_column(rows, target, overrides)) if by_time is None else by_time
     return replace(found, later=float(later.mean()), random=float(random.mean()))
 

@@ -1,6 +1,7 @@
 """Rows kept back by time, by order or at random: which are learned, what is said, and that each step means the same rows."""
 
 import datetime
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from learners.errors import EmptyData, SchemaError
 from service import product
 from service.product import train_steps
+from service.product.versions.provenance import kept_back
 from service.requests.problems import InvalidRequest
 from service.requests.requests import ForgetRequest
 from tests.service.asking import training
@@ -82,10 +84,14 @@ def test_where_they_agree_or_where_it_is_asked_rows_are_kept_back_at_random(work
     pq.write_table(table(turns=False), tmp_path / "t.parquet")
     version, warned = train(workspace, tmp_path / "t.parquet")
     assert version.metrics["evaluated_on"] == "hold-out" and not any("Later rows" in text for text in warned)
+    line = kept_back(version).newest_rows_line()
+    losses = re.match(r"newest rows by 'when': log loss ([\d.]+) beside ([\d.]+) for rows at random", line)
+    assert losses is not None and float(losses[1]) < 1.1 * float(losses[2])
     at_random = ids(chosen[-1].kept_back)
     pq.write_table(table(), tmp_path / "u.parquet")
     version, warned = train(workspace, tmp_path / "u.parquet", model="u", holdout_by="random")
     assert version.metrics["evaluated_on"] == "hold-out" and not any("predicted worse" in text for text in warned)
+    assert kept_back(version).newest_rows_line() == "", "nothing was compared"
     assert 300 < len(at_random) < 500 and at_random[0] < 100
 
 
