@@ -39,6 +39,7 @@ SLOW = [
     "service/product/test_pruning_faults.py",
     "service/product/test_s3.py",
     "service/test_full_disk.py",
+    "service/test_how_to.py",
     "service/test_readme.py",
     "storage/test_registry_machine.py",
     "test_docs_code.py",

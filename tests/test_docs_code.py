@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -10,19 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer.main
 
-from service.cli import app as command_line
 from service.settings import Settings
 from tests.service.forks import local_server, shell
+from tests.support.cli import parse
+from tests.support.docs import ALONE
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ROOMS = ("how-to", "reference", "explanation")
 PAGES += [page for room in ROOMS for page in sorted((ROOT / "docs" / room).glob("*.md"))]
-# Pages whose Python needs nothing but a few tables; other pages have tests of their own.
-ALONE = ("how-to/python.md", "how-to/in-and-out.md", "how-to/evaluation.md", "reference/learners.md")
-COMMANDS = typer.main.get_command(command_line)
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 
 
@@ -47,18 +43,6 @@ def test_commands_parse(page, line, tmp_path, monkeypatch):
     for file in ("income-3.tar", "asia.bif", "job.json", "receipt.json", "fewpass.pem"):
         Path(file).touch()
     parse(line)
-
-
-def parse(line):
-    """Parse each command of a line as the command line would, and run none."""
-    for part in re.split(r" && | \|\| | ; |; ", line):
-        name, *arguments = shlex.split(part, comments=True)
-        if name == "fewpass":
-            command, words = COMMANDS, []
-            while arguments and arguments[0] in getattr(command, "commands", {}):
-                words.append(arguments.pop(0))
-                command = command.commands[words[-1]]
-            command.make_context(" ".join(words), arguments or ["--help"], resilient_parsing=not arguments)
 
 
 def test_commands_that_do_not_parse_are_noticed():

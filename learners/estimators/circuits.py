@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import fill_cells, missing_cells, nameable, rows_of_batch, with_cells
-from learners.circuits.queries.named_answers import Answer
 from learners.errors import InvalidParameter
 from learners.estimators.arguments import (
     COMMON,
@@ -147,7 +146,7 @@ class CircuitEstimator(Explaining, DensityMixin, BaseEstimator):
     predict = available_if(_with_class)(Explaining.predict)
     predict_interval = available_if(_with_class)(Explaining.predict_interval)
 
-    def query(self, query: Query) -> Answer:
+    def query(self, query: Query) -> dict[str, Any]:
         """Answer a `Marginal`, `Conditional`, `Moments`, `Sample`, `Map`, `Impute` or `Surprise` query; see
         `circuits.queries.queries.answer_all`.
 

@@ -16,7 +16,6 @@ import typer  # noqa: E402
 import typer.main  # noqa: E402
 from typer.core import TyperCommand, TyperGroup  # noqa: E402
 
-from service.cli.examples import add_examples  # noqa: E402
 from service.version import VERSION  # noqa: E402
 
 restore_gc_after_startup()
@@ -164,7 +163,8 @@ class LoadedCommands(MutableMapping[str, Any]):
             else:
                 parent.command(name, rich_help_panel=panel)(found)
             self._loaded[name] = typer.main.get_group(parent).commands[name]
-            add_examples(self._loaded[name], name)
+            examples = import_module("service.cli.examples")  # not for the list of commands
+            examples.add_examples(self._loaded[name], name)
         return self._loaded[name]
 
     def __setitem__(self, name: str, command: Any) -> None:

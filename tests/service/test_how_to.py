@@ -16,8 +16,7 @@ import pytest
 from service.settings import Settings
 from tests.processes import wait_for
 from tests.service.forks import local_server, shell
-from tests.service.test_readme import block
-from tests.test_docs_code import ALONE
+from tests.support.docs import ALONE, block
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 # A text of the block, and why it is not run here.

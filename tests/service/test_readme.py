@@ -3,23 +3,15 @@
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from service.settings import Settings
 from tests.service.forks import local_server, shell
+from tests.support.docs import block
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
 SERVE = "fewpass serve "
-
-
-def block(after, language="sh"):
-    """The first block of code after some words."""
-    found = re.search(rf"```{language}\n(.*?)```", README[README.index(after) :], re.DOTALL)
-    assert found is not None
-    return found[1]
 
 
 def test_the_example_prints_what_the_readme_shows(tmp_path):

@@ -2,10 +2,14 @@
 
 import json
 import os
+import re
+import shlex
 from collections.abc import Iterator
 
 import click
+import typer.main
 
+from service.cli import app
 from tests.service import forks
 
 
@@ -45,3 +49,15 @@ variable lawn { type discrete [ 2 ] { dry, wet }; }
 probability ( rain ) { table 0.8, 0.2; }
 probability ( lawn | rain ) { (no) 0.9, 0.1; (yes) 0.01, 0.99; }
 """
+
+
+def parse(line):
+    """Parse each command of a line as the command line would, and run none."""
+    for part in re.split(r" && | \|\| | ; |; ", line):
+        name, *arguments = shlex.split(part, comments=True)
+        if name == "fewpass":
+            command, words = typer.main.get_command(app), []
+            while arguments and arguments[0] in getattr(command, "commands", {}):
+                words.append(arguments.pop(0))
+                command = command.commands[words[-1]]
+            command.make_context(" ".join(words), arguments or ["--help"], resilient_parsing=not arguments)

@@ -59,7 +59,7 @@ class KeptBack:
 
     def facts(self) -> JSONObject:
         """Return the choice as JSON values."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "is_worse" or not value}
 
     def decides_by(self, holdout_by: str) -> str:
         """Return which rows decide how a learner uses columns that only go on, see `learners.registry.recipes.learner`."""
@@ -185,10 +185,12 @@ def choose_kept_back(
     if not later.mean() > WORSE * random.mean() + DEVIATIONS * error:
         if by_time is None:
             return KeptBack("random")
-        losses = {"later": float(later.mean()), "random": float(random.mean())}
-        return KeptBack("random", column=by_time.column, **losses, is_worse=False)
-    found = KeptBack("random", goes_on=_growing_column(rows, target, overrides)) if by_time is None else by_time
-    return replace(found, later=float(later.mean()), random=float(random.mean()))
+        compared = KeptBack("random", column=by_time.column, is_worse=False)
+    elif by_time is None:
+        compared = KeptBack("random", goes_on=_growing_column(rows, target, overrides))
+    else:
+        compared = by_time
+    return replace(compared, later=float(later.mean()), random=float(random.mean()))
 
 
 def _growing_column(rows: pa.Table, target: str | None, overrides: JSONMapping) -> str:

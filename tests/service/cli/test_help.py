@@ -10,8 +10,7 @@ import typer.main
 
 from service.cli import COMMANDS, app
 from service.cli.examples import EXAMPLES
-from tests.support.cli import commands
-from tests.test_docs_code import parse
+from tests.support.cli import commands, parse
 
 KEPT = Path(__file__).with_name("help.txt")
 
