@@ -25,6 +25,7 @@ from learners.estimators.arguments import (
 from learners.estimators.columns import model_arrow_schema
 from learners.estimators.explaining import Explaining, warn_of_intervals
 from learners.estimators.labels import append_class_column
+from learners.estimators.released_names import released_estimator as __getattr__  # noqa: F401
 from learners.estimators.table_inputs import (
     Rows,
     is_pandas_frame,

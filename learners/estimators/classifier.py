@@ -29,6 +29,7 @@ from learners.estimators.labels import (
     unused_column_name,
     weighted_accuracy,
 )
+from learners.estimators.released_names import released_estimator as __getattr__  # noqa: F401
 from learners.estimators.table_inputs import (
     are_records,
     is_record,

@@ -20,6 +20,7 @@ from learners.estimators.arguments import (
     with_argument_checks,
 )
 from learners.estimators.explaining import Querying, warn_of_intervals
+from learners.estimators.released_names import released_estimator as __getattr__  # noqa: F401
 from learners.estimators.table_inputs import is_source_or_paths, open_source_or_paths, rows_as_record_batches
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
