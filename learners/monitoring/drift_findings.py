@@ -75,10 +75,11 @@ class Finding:
 
 
 def run_drift_tests(
-    window: ServedCounts, reference: Reference, limits: Limits = Limits()
+    window: ServedCounts, reference: Reference, limits: Limits = Limits(), alike: float = 1.0
 ) -> tuple[list[Finding], dict[str, object]]:
     """Test a window against a reference, controlling the false discovery rate over all tests.
 
+    `alike`: how many rows, which need not be equal, count as one in the tests; rows that are equal do so anyway.
     Also returns the estimates `repeats_per_row`, `inflation`, `bursts` and `class_mix`.
     """
     copies, sure, is_likely, repeats = 0.0, two_sample_tests.NOTHING, False, INDEPENDENT
@@ -90,6 +91,8 @@ def run_drift_tests(
         copies, sure, error = excess_row_repeats(window, reference, most_copies)
         is_likely = copies > REPEATS_ARE_LIKELY * np.hypot(error, max(1, window.n_rows) ** -0.5)
         repeats = window_row_repeats(window, reference, error, most_copies, is_likely)
+    distinct = (window.n_rows - sum(repeats.bursts)) / (repeats.inflation if is_likely else 1.0)
+    repeats = repeats._replace(inflation=alike * repeats.inflation)
     findings = _quality(window, reference, repeats)
     findings += [_of("repeats", None, sure, "points")] if window.n_rows else []
     mix = estimated_class_shares(window, reference)
@@ -114,7 +117,6 @@ def run_drift_tests(
     findings += families + _of_predictions(window, reference, repeats)
     q = two_sample_tests.benjamini_hochberg_q_values([one.p_value for one in findings])
     least = {"nats": limits.nats, "points": limits.points}
-    distinct = (window.n_rows - sum(repeats.bursts)) / (repeats.inflation if is_likely else 1.0)
     return [
         replace(
             one,

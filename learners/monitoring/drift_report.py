@@ -30,6 +30,7 @@ CAVEAT = "holds only while P(class | attributes) is as in training"
 MOST_PAIRED = 12
 TAILS = ("low_tail", "high_tail")
 SWAP_SHARE = 0.5  # of the divergence that is left when two columns are taken for each other
+ALIKE = (2, 3, 5, 10)  # rows that may belong together, such as those of one customer
 OF_CHILD = 0.99  # a child's family speaks of its parent a little less than the parent's own
 
 
@@ -235,7 +236,7 @@ def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Li
     """Compare a window with a reference, as JSON-compatible values.
 
     Returns dict: `rows`, `reference`, `is_drifting` (whether there are causes; None, and `why`, where the window has fewer than
-    `LEAST_ROWS` rows), `causes` (likeliest first), `alarms`, `columns`, `class_mix`, `repeats_per_row`, `estimated` and
+    `LEAST_ROWS` rows), `causes` (likeliest first), `rows_alike` and `note` (see `rows_alike_without_alarm`), `alarms`, `columns`, `class_mix`, `repeats_per_row`, `estimated` and
     `drift_nats`, the sum over all families.
     Raises EmptyData if the window or the reference has no rows.
     """
@@ -246,6 +247,8 @@ def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Li
     findings, notes = run_drift_tests(window, reference, limits)
     causes = drift_causes(window, reference, findings, notes)
     is_enough = window.n_rows >= LEAST_ROWS
+    is_doubtful = any(cause.kind != "repeats" for cause in causes)
+    alike = rows_alike_without_alarm(window, reference, limits) if is_doubtful else None
     alarms = [one for one in findings if one.is_alarming]
     rows = window.block("rows")
     return {
@@ -255,6 +258,8 @@ def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Li
         "is_drifting": bool(causes) if is_enough else None,
         **({} if is_enough else {"why": f"{window.n_rows} rows are too few to tell: a test needs {LEAST_ROWS}"}),
         "causes": [asdict(cause) for cause in causes],
+        "rows_alike": alike,
+        **({} if alike is None else {"note": _ALIKE.format(alike)}),
         "alarms": [asdict(one) for one in sorted(alarms, key=lambda one: -abs(one.effect))],
         "columns": drift_report_columns(window, reference, findings),
         "class_mix": _mix(window, notes),
@@ -262,6 +267,25 @@ def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Li
         "estimated": estimated_prediction_metrics(window) | {"caveat": CAVEAT},
         "drift_nats": sum(one.effect for one in findings if one.kind == "family"),
     }
+
+
+_ALIKE = (
+    "sure only if rows are independent: if {} rows or more belong together, such as those of one customer, this is no alarm. "
+    "Compare with rows that belong together in the same way"
+)
+
+
+def rows_alike_without_alarm(window: ServedCounts, reference: Reference, limits: Limits) -> int | None:
+    """Return how many rows have to belong together, at most, for an alarm to vanish; None if it would stay.
+
+    Rows of one customer depend on each other without being equal, and every column varies as much more as such rows are many.
+    No test of one window tells this from drift. That rows repeat does not count.
+    """
+    for alike in ALIKE:
+        findings, notes = run_drift_tests(window, reference, limits, alike)
+        if all(cause.kind == "repeats" for cause in drift_causes(window, reference, findings, notes)):
+            return alike
+    return None
 
 
 def drift_report_columns(

@@ -85,6 +85,8 @@ def show_drift(drift: JSONObject) -> None:
         out.print("[green]no drift[/]: no difference is both sure and large enough")
     for number, cause in enumerate(drift["causes"], 1):
         out.print(f"[bold]{number}.[/] {escape_rich_markup(cause['words'])}", highlight=False)
+    if "note" in drift:
+        out.print(f"[yellow]{escape_rich_markup(drift['note'])}[/] (--against)", highlight=False)
     shown = [
         [
             *(column[name] for name in ("column", "family_nats", "family_q", "psi", "js")),

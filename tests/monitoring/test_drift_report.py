@@ -148,6 +148,42 @@ def test_copies_of_all_rows_are_named_as_repeats_and_blame_no_column(n_distinct,
     assert np.mean([one["repeats_per_row"] for one in (first, *others)]) == pytest.approx(n_copies - 1, rel=0.1)
 
 
+def customers_of(n_rows, seed):
+    """Rows of customers with one to nine rows each, alike but not equal; each row by itself is drawn as training was."""
+    rng = np.random.default_rng(seed)
+    own = rng.permutation(np.repeat(np.arange(n_rows), rng.integers(1, 10, n_rows))[:n_rows])
+    y = (rng.random(n_rows) < 0.5)[own]
+    size = 1.5 * y + (rng.normal(size=n_rows)[own] + rng.normal(size=n_rows)) / np.sqrt(2)
+    town, road = (rng.choice(["bern", "kiel", "rome"], n_rows)[own] for _ in range(2))
+    return pa.table({"size": size, "town": town, "road": road, "class": np.where(y, "yes", "no")})
+
+
+def independent(n_rows, seed):
+    rng = np.random.default_rng(seed)
+    y = rng.random(n_rows) < 0.5
+    columns = {name: rng.choice(["bern", "kiel", "rome"], n_rows) for name in ("town", "road")}
+    return pa.table({"size": 1.5 * y + rng.normal(size=n_rows), **columns, "class": np.where(y, "yes", "no")})
+
+
+def test_an_alarm_says_how_many_rows_that_belong_together_would_explain_it():
+    few = Watched(drive(recipes.learner("kdb", {"k": 1}, "class"), Source.of_table(independent(20_000, 1))))
+    reference = training_reference(few, collect(ServedCounts(few), Source.of_table(independent(5000, 2))))
+
+    def found(table):
+        return drift_report(collect(ServedCounts(few), Source.of_table(table)), reference)
+
+    windows = [found(customers_of(200, 100 + seed)) for seed in range(40)]
+    alarms = [one for one in windows if any(cause["kind"] != "repeats" for cause in one["causes"])]
+    assert len(alarms) >= 5  # rows of customers are taken for drift
+    assert {one["rows_alike"] for one in alarms} <= {2, 3, 5, 10}
+    assert all(f"if {one['rows_alike']} rows or more belong together" in one["note"] for one in alarms)
+    table = independent(3000, 3)
+    moved = found(table.set_column(0, "size", pa.array(table["size"].to_numpy() + 1.0)))
+    assert (moved["is_drifting"], moved["rows_alike"]) == (True, None)  # no customers of ten rows explain that
+    assert "note" not in moved
+    assert found(independent(3000, 4))["rows_alike"] is None
+
+
 def test_a_window_of_few_rows_does_not_alarm_and_says_why(watched, scored):
     broken = replaced(problems.rows(N_ROWS, 9), "size", pa.array(np.full(N_ROWS, 1e6)))
     for n_rows in (2, 19):

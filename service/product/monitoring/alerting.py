@@ -118,6 +118,8 @@ def update_model_alerts(workspace: Workspace, name: str, at: datetime | None = N
         return []
     version = report["version"]
     seen = {" ".join([cause["kind"], *cause["columns"]]): cause for cause in report.get("causes", [])}
+    if note := report.get("note"):
+        seen = {subject: cause | {"words": f"{cause['words']}; {note}"} for subject, cause in seen.items()}
     with edit_alert_records(workspace.layout.root, "looks") as looks:
         own = looks.setdefault(f"{name}@{version}", {"at": "", "last": []})
         hour = f"{moment:%Y%m%dT%H}"
