@@ -37,7 +37,9 @@ DEPENDENT = "of customers"  # of whom each has as many rows, alike but not equal
 LEARNERS = {"nb": {}, "kdb": {"k": 1}}
 
 
-def table_of(rng: np.random.Generator, n: int, yes: float, signal: float, customers: np.ndarray | None = None) -> pa.Table:
+def table_of(
+    rng: np.random.Generator, n: int, yes: float, signal: float, customers: np.ndarray | None = None
+) -> pa.Table:
     """Numbers and words that tell of the class, a number and a word that depend on others of them, and two that tell nothing.
 
     `customers` (n,) are those of the rows, which have their class and words from the customer, and half of what their numbers
@@ -142,7 +144,9 @@ def false_alarms(windows: int, sizes: list[int]) -> list[dict]:
                                 alarms.append(causes[0]["kind"] if causes else "no words")
                                 noted += report["rows_alike"] is not None
                         cell = {"learner": learner, "classes": share, "signal": strength, "rows": rows, "n": n}
-                        found.append(cell | {"windows": windows, "alarms": len(alarms), "noted": noted, "kinds": sorted(alarms)})
+                        found.append(
+                            cell | {"windows": windows, "alarms": len(alarms), "noted": noted, "kinds": sorted(alarms)}
+                        )
     return found
 
 

@@ -168,7 +168,7 @@ def predict_command(
         float | None,
         Option(
             "--interval",
-            help="Add intervals for the sampling error of the training rows, at this level, such as 0.9.",
+            help="Add bounds for the sampling error of the training rows at this level, such as 0.9, given structure, weights and trees.",
         ),
     ] = None,
     explain: Annotated[bool, Option("--explain", help="Add the contribution of each column.")] = False,

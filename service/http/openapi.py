@@ -170,7 +170,10 @@ VERSION = _parameter("version", "path", TEXT, required=True, example="3")
 OVERLOOK = "Overlook columns that the model does not know, instead of refusing them."
 IGNORE_UNKNOWN = _parameter("ignore_unknown", "query", FLAG, description=OVERLOOK)
 IN_BETWEEN = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
-WITH_INTERVALS = "Add intervals for the sampling error of the training rows at this level, given the structure; for estimators hdp and hdp-map, and circuits that were sampled."
+WITH_INTERVALS = (
+    "Add bounds for the sampling error of the training rows at this level, given structure, weights and trees; "
+    "on known networks bounds at 0.9 held the true probability of 3 to 89 % of whole rows. For estimators hdp and hdp-map, and circuits that were sampled."
+)
 INTERVAL = _parameter("interval", "query", IN_BETWEEN, description=WITH_INTERVALS, example=0.9)
 SOME = {"type": "integer", "minimum": 1, "maximum": MAX_CLASSES}
 MOST_PROBABLE = "Answer with the most probable classes of each row, so many, instead of all."

@@ -301,7 +301,7 @@ def _show(story: JSONObject) -> None:
         f"{forget['seconds']:.1f} s with its proof: it {verdict} the model that the remaining {forget['n_rows_left']:,} "
         "orders give. The versions that knew them are deleted.",
         f"[bold]Ask[/]: all we know is {evidence}. Late with probability {requests['probability']:.2f}; "
-        f"{requests['level']:.0%} interval {low:.2f} to {high:.2f}.",
+        f"by the sampling error of the rows {low:.2f} to {high:.2f}.",
         f"[bold]Serve[/]: {requests['n_requests']} requests of one row without {', '.join(requests['missing'])}: median "
         f"{requests['median_ms']:.2f} ms, 99 % within {requests['p99_ms']:.2f} ms.",
     ]

@@ -58,7 +58,7 @@ export function answerPanel(answer, start, prior, wordsOf) {
     told.joint ? digits(told.joint[told.labels[i]]) : "",
   ]);
   const isBrief = document.getElementById("p-contributions") === null; // beside a picture
-  const heads = ["answer", isBrief ? "" : "line: without evidence", "#probability", band ? `#${band.level * 100} % interval` : "#", "#change", told.joint ? "#joint" : "#"];
+  const heads = ["answer", isBrief ? "" : "line: without evidence", "#probability", band ? `#sampling error, level ${band.level}` : "#", "#change", told.joint ? "#joint" : "#"];
   if (isBrief) for (const each of [heads, ...rows]) each.splice(band ? 4 : 3);
   const notes = [];
   if (told.joint && !isBrief) notes.push("joint: what the joint distribution of all columns says, where it differs from the prediction");

@@ -68,7 +68,12 @@ class WhatIfRequest(Body):
         examples=[{"outlook": "sunny"}],
     )
     target: str | None = Field(default=None, description="The column in question; the class unless given.")
-    level: float = Field(default=0.9, gt=0, lt=1, description="Probability of each interval.")
+    level: float = Field(
+        default=0.9,
+        gt=0,
+        lt=1,
+        description="Level of the bounds for the sampling error of the training rows, given structure, weights and trees.",
+    )
     parts: Annotated[list[Part], Field(max_length=len(PARTS)), AfterValidator(_distinct)] = Field(
         default_factory=lambda: list(PARTS), description="All unless given."
     )

@@ -31,7 +31,7 @@ def test_a_click_supposes_and_shows_what_the_model_predicts(tab, house):
         click(tab, "outlook", "sunny")
     assert case_of(tab) == {"evidence": {"outlook": "sunny"}}
     assert shown(tab) == predicted(house, outlook="sunny")
-    assert "interval" in tab.page.inner_text("#p-answer") and "outlook" in tab.page.inner_text("#p-contributions")
+    assert "sampling error" in tab.page.inner_text("#p-answer") and "outlook" in tab.page.inner_text("#p-contributions")
     assert "1 in " in tab.page.inner_text("#p-surprise")
     assert "Log probability" in tab.page.inner_text("#p-completion")
     assert '\'{"evidence":{"outlook":"sunny"}}\'' in tab.page.text_content("#as-curl")
