@@ -81,17 +81,26 @@ LEARNED_AFTER = ", learned afterwards"
 ATTEMPTS = 3  # as often a job learns when rows are forgotten in between
 
 
-def train_steps(workspace: Workspace, learns_held_out: bool | None = None) -> Steps:
+def train_steps(
+    workspace: Workspace,
+    learns_held_out: bool | None = None,
+    by: KeptBack | None = None,
+    evaluation_rows: int | None = None,
+) -> Steps:
     """Return the steps of a training job.
 
     `learns_held_out`: learn the newest rows, too, once the model was measured on them. By default where the training is no update:
     the next update measures on the rows that it keeps back, among which are some of these.
+    `by`: how rows are kept back, by default chosen now.
+    `evaluation_rows`: of about how many rows the measured ones are, by default those of the settings.
     """
     steps: dict[str, Callable[..., JSONObject]] = {
-        "learn": learn_model,
-        "evaluate": partial(evaluate_learned_model, learns_held_out=learns_held_out),
+        "learn": partial(learn_model, by=by),
+        "evaluate": partial(
+            evaluate_learned_model, learns_held_out=learns_held_out, evaluation_rows=evaluation_rows
+        ),
         "reserve": reserve_version_number,
-        "publish": publish_trained_version,
+        "publish": partial(publish_trained_version, by=by),
     }
     return {name: partial(step, workspace) for name, step in steps.items()}
 
@@ -102,8 +111,8 @@ def _request_of(run: Run) -> TrainRequest:
     return TrainRequest(**run.request | ({} if columns is None else {"columns": columns}))
 
 
-def learn_model(workspace: Workspace, run: Run) -> JSONObject:
-    """Run the passes and write the compiled model to the job's scratch folder."""
+def learn_model(workspace: Workspace, run: Run, *, by: KeptBack | None = None) -> JSONObject:
+    """Run the passes and write the compiled model to the job's scratch folder. `by`: how rows are kept back, by default chosen now."""
     request = provenance.request_with_last_columns(workspace, TrainRequest(**run.request))
     ledger = statistics_ledger(workspace, request, run)
     overrides, target = training_column_overrides(workspace, request), training_target(workspace, request)
@@ -123,7 +132,7 @@ def learn_model(workspace: Workspace, run: Run) -> JSONObject:
         )
     n_rules = len(ledger.forgotten.rules())
     try:
-        rows = select_training_rows(workspace, source, request, run)
+        rows = select_training_rows(workspace, source, request, run, by)
         started = time.perf_counter()
         model, accounts = fit_training_rows(
             workspace, request, rows, ledger, run, target, overrides, None if anew else known
@@ -260,7 +269,9 @@ def _continued(workspace: Workspace, known: Continuation, run: Run, checkpoints:
     return model
 
 
-def evaluate_learned_model(workspace: Workspace, run: Run, *, learns_held_out: bool | None = None) -> JSONObject:
+def evaluate_learned_model(
+    workspace: Workspace, run: Run, *, learns_held_out: bool | None = None, evaluation_rows: int | None = None
+) -> JSONObject:
     """Measure the learned model on the test data or on held-out rows, and learn these if they are the newest.
 
     `learned_all` in the answer replaces parts of the receipt of the step that learned.
@@ -278,7 +289,8 @@ def evaluate_learned_model(workspace: Workspace, run: Run, *, learns_held_out: b
         assert kept_back is not None
         if by.by != "random" and (not request.update if learns_held_out is None else learns_held_out):
             again = open_training_source(workspace, request, run)  # before there are other files
-        rows, where = kept_back.thinned(workspace.settings.evaluation_rows), EVALUATED_ON[by.by]
+        rows = kept_back.thinned(evaluation_rows or workspace.settings.evaluation_rows)
+        where = EVALUATED_ON[by.by]
     elif request.test_dataset is not None or request.test_uris is not None:
         rows = open_evaluation_source(workspace, request.test_uris, request.test_dataset, run, model.schema)
         where = "test data"
@@ -348,7 +360,7 @@ def reserve_version_number(workspace: Workspace, run: Run) -> JSONObject:
     return {"version": model_versions.reserve_version(workspace.control, run.request["model"])}
 
 
-def publish_trained_version(workspace: Workspace, run: Run) -> JSONObject:
+def publish_trained_version(workspace: Workspace, run: Run, *, by: KeptBack | None = None) -> JSONObject:
     """Publish the files first, then the row with its aliases; a repetition finds the row and changes nothing.
 
     What learned rows that are forgotten meanwhile learns again without them; ForgottenMeanwhile if that happens each time.
@@ -359,7 +371,7 @@ def publish_trained_version(workspace: Workspace, run: Run) -> JSONObject:
         except ForgottenMeanwhile:
             receipts = dict(run.receipts)
             run = replace(run, receipts=receipts)
-            receipts["learn"] = learn_model(workspace, run)
+            receipts["learn"] = learn_model(workspace, run, by=by)
             receipts["evaluate"] = evaluate_learned_model(
                 workspace, run, learns_held_out="learned_all" in receipts["evaluate"]
             )

@@ -2,9 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
-from pathlib import Path
-from types import MappingProxyType
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +37,7 @@ from service.product.datasets.forgotten_rows import (
     forgetting_rule_files,
     save_forgetting_rules,
 )
+from service.product.datasets.later_rows import KeptBack
 from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import open_training_source, select_training_rows, training_column_overrides
 from service.product.forgetting.forgetting_predictions import forget_predictions_of_rows
@@ -64,9 +63,9 @@ from storage.datasets.forgotten import Forgotten, forgotten_rule_sha256, rule_co
 from storage.datasets.predicates import RowPredicate
 from storage.errors import CorruptFile, NotFound
 from storage.models.compiled import map_compiled
-from storage.models.model_file import read_model_key_values
 from storage.models.model_versions import ModelVersion
 
+MEASURED = 100_000  # a version without some rows is measured on the rows kept back of about so many
 OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
 
 
@@ -204,7 +203,11 @@ def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> JSON
     # What was served by an alias shall not go on knowing the rows.
     aliases = aliases_of(workspace, newest.name).items()
     request["aliases"] = [alias for alias, number in aliases if number == newest.version]
-    steps = train_steps(workspace, learns_held_out=provenance.kept_back(newest).is_learned)
+    by = provenance.kept_back(newest)
+    # A choice at random tells nothing of any row. Bounds of later rows may be values of the rows that go, so they are chosen anew.
+    chosen = by if by == KeptBack("random") else None
+    most = min(MEASURED, workspace.settings.evaluation_rows)
+    steps = train_steps(workspace, learns_held_out=by.is_learned, by=chosen, evaluation_rows=most)
     return run_job_steps(steps, run.job_id, request, run.report, run.memory_limit)
 
 
@@ -250,18 +253,8 @@ def models_affected_by_forgetting(workspace: Workspace, request: ForgetRequest) 
     return newest_versions_of_dataset(workspace, str(request.dataset))
 
 
-def _provenance(version: ModelVersion) -> Mapping[str, str]:
-    return _stored_provenance(version.duckdb_path, version.sha256)
-
-
-@lru_cache(maxsize=256)  # every step asks for it, and opening a model file takes 35 ms
-def _stored_provenance(path: Path, sha256: str) -> Mapping[str, str]:
-    del sha256  # of the file, which never changes
-    return MappingProxyType(read_model_key_values(path, "provenance"))
-
-
 def _request_of(version: ModelVersion) -> JSONObject:
-    text = _provenance(version).get("request")
+    text = provenance.stored_provenance(version).get("request")
     try:
         return TrainRequest(**json.loads(text or "")).model_dump()
     except (ValueError, TypeError, ValidationError) as error:
@@ -305,7 +298,7 @@ def _place(
 
 def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
     """Compare the version, schema included, with a model learned from the remaining rows without stored statistics."""
-    noted = _provenance(version)
+    noted = provenance.stored_provenance(version)
     snapshot, by = noted.get("snapshot"), provenance.kept_back(version)
     request = provenance.request_at_snapshot(TrainRequest(**_request_of(version)), json.loads(snapshot or "null"))
     if not run.is_local:
@@ -362,7 +355,7 @@ def _holding(workspace: Workspace, request: ForgetRequest, searched: Mapping[str
 def _rules_of(version: ModelVersion) -> list[str]:
     """SHA-256 of each rule in force when a version was learned; empty if its file is damaged."""
     try:
-        return list(json.loads(_provenance(version).get("forgotten", "[]")))
+        return list(json.loads(provenance.stored_provenance(version).get("forgotten", "[]")))
     except CorruptFile:
         return []
 

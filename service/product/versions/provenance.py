@@ -1,8 +1,11 @@
 """Provenance in a version's file: its origin and its metrics."""
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
+from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -64,7 +67,7 @@ def request_with_last_columns(workspace: Workspace, request: TrainRequest) -> Tr
     if request.update:
         with suppress(NotFound):
             version = find_version(workspace, f"{request.model}@latest")
-            last = json.loads(read_model_key_values(version.duckdb_path, "provenance").get("request") or "{}")
+            last = json.loads(stored_provenance(version).get("request") or "{}")
             before = last.get("columns", {}) if last.get("dataset") == request.dataset else {}
     columns = {name: entry for name, entry in (before | request.columns).items() if entry != {}}
     return request.model_copy(update={"columns": columns})
@@ -86,7 +89,18 @@ def last_trained_model(workspace: Workspace, name: str) -> object:
 
 def kept_back(version: ModelVersion) -> KeptBack:
     """Return how the training of a version chose the rows that it kept back."""
-    return KeptBack.of(json.loads(read_model_key_values(version.duckdb_path, "provenance").get("kept_back") or "null"))
+    return KeptBack.of(json.loads(stored_provenance(version).get("kept_back") or "null"))
+
+
+def stored_provenance(version: ModelVersion) -> Mapping[str, str]:
+    """Return how a version was trained, each value as JSON. Raises NotFound or CorruptFile."""
+    return _stored_provenance(version.duckdb_path, version.sha256)
+
+
+@lru_cache(maxsize=256)  # every step asks for it, and opening a model file takes 35 ms
+def _stored_provenance(path: Path, sha256: str) -> Mapping[str, str]:
+    del sha256  # of the file, which never changes
+    return MappingProxyType(read_model_key_values(path, "provenance"))
 
 
 def request_at_snapshot(request: TrainRequest, snapshot: JSONMapping | None) -> TrainRequest:
