@@ -198,10 +198,17 @@ def train_command(
     out.print(f"[dim]{escape_rich_markup(steps)}[/]", highlight=False, soft_wrap=True)
 
 
+WHAT_STAYS = (
+    "What stays: the condition itself, with the rules and in the job, so that later trainings leave the rows out; your data files and "
+    "earlier backups. More in docs/how-to/forget.md."
+)
+
+
 def forget_command(
     name: Annotated[str, Argument(help="A data set, or a model that was trained on files.")],
     where: Annotated[
-        str | None, Option("--where", help="Which rows, as an SQL condition, such as 'user_id = 7'.")
+        list[str] | None,
+        Option("--where", help="Which rows, as an SQL condition, such as 'user_id = 7'; may be repeated."),
     ] = None,
     withdraw: Annotated[
         str | None, Option("--withdraw", help="Withdraw the rule with this condition; models stay. Needs --reason.")
@@ -215,6 +222,12 @@ def forget_command(
     ] = None,
     retrain: Annotated[bool, Option(help="Train the models again without the rows.")] = True,
     prove: Annotated[bool, Option(help="Train once more on the remaining rows only, and compare.")] = True,
+    prove_later: Annotated[
+        bool, Option("--prove-later", help="Queue the proof as a job of its own, which a worker runs.")
+    ] = False,
+    networks_first: Annotated[
+        bool, Option("--networks-first", help="Let networks without the rows answer until the trees are learned again.")
+    ] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be forgotten.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -224,25 +237,36 @@ def forget_command(
     """
     from service.requests.requests import ForgetRequest
 
-    if withdraw is not None and where is None:
+    if withdraw is not None and not where:
         _withdraw(name, withdraw, reason, workspace, json_output)
         return
-    if where is None or withdraw is not None or reason is not None:
+    if not where or withdraw is not None or reason is not None:
         raise typer.BadParameter("Give either --where, or --withdraw with --reason.")
     with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
         place: JSONObject = {product.dataset_or_model_kind(here, name): name}
         request = ForgetRequest(
-            where=where, prediction_key=prediction_key, retrain=retrain, prove=prove, dry_run=dry_run, **place
+            where=where[0] if len(where) == 1 else where,
+            prediction_key=prediction_key,
+            retrain=retrain,
+            prove=prove,
+            prove_later=prove_later,
+            networks_first=networks_first,
+            dry_run=dry_run,
+            **place,
         )
+        if retrain and not dry_run and not json_output:
+            for line in product.costs_of_trees(here, request):
+                out.print(escape_rich_markup(line), highlight=False)
         done = product.forget_rows(here, request, report)
         aliases = _aliases_that_stay(here, done)
     print_json_and_exit(done, json_output)
+    condition = " or ".join(where)
     held = f"{count_with_noun(done['n_rows'], 'row')} in {count_with_noun(len(done['files']), 'file')}"
-    found = f"{held} where {escape_rich_markup(where)}"
+    found = f"{held} where {escape_rich_markup(condition)}"
     if not (done["n_rows"] or done.get("versions") or done.get("holding")):
         kept = "" if dry_run else " Files that come later follow the rule."
         out.print(
-            f"No row matches {escape_rich_markup(where)}: no model {'would change' if dry_run else 'changed'}.{kept}",
+            f"No row matches {escape_rich_markup(condition)}: no model {'would change' if dry_run else 'changed'}.{kept}",
             highlight=False,
         )
     elif dry_run:
@@ -269,7 +293,13 @@ def forget_command(
     for proof in done["proofs"]:
         verdict = "equals, bit for bit," if proof["is_equal"] else "[red]DIFFERS from[/]"
         out.print(f"{proof['model']}@{proof['version']} {verdict} the model of the remaining {proof['n_rows']:,} rows")
-    if done["versions"] and not done["proofs"]:
+    if "proof_job" in done:
+        out.print(
+            f"Subtracted, proof pending: a worker proves it in {done['proof_job']} and completes the receipt "
+            "(fewpass serve and fewpass worker run jobs).",
+            highlight=False,
+        )
+    elif done["versions"] and not done["proofs"]:
         out.print(
             "Subtracted, proof pending: the same command without --no-prove proves it, and completes the receipt."
         )
@@ -280,7 +310,9 @@ def forget_command(
     if done["receipt"] is None:
         out.print(escape_rich_markup(done["no_receipt"]), highlight=False)
     else:
-        out.print(f"Receipt: fewpass receipts show {done['receipt']['id']}", highlight=False)
+        for receipt in done.get("receipts", [done["receipt"]]):
+            out.print(f"Receipt: fewpass receipts show {receipt['id']}", highlight=False)
+    out.print(WHAT_STAYS, highlight=False)
 
 
 def _aliases_that_stay(workspace: Workspace, forgotten: JSONObject) -> list[str]:

@@ -16,6 +16,7 @@ from service.console.screens import (
     job_screens,
     model_screens,
     monitoring_screens,
+    record_screens,
     settings_screen,
 )
 
@@ -51,6 +52,9 @@ def console_routes() -> list[BaseRoute]:
         "/console/data/{name}": dataset_screens.dataset_screen,
         "/console/data/{name}/rows": dataset_screens.dataset_rows_screen,
         "/console/settings": settings_screen.settings_screen,
+        "/console/receipts": record_screens.receipts_screen,
+        "/console/receipts/{receipt_id}": record_screens.receipt_screen,
+        "/console/audit": record_screens.audit_screen,
     }
     return [
         Page("/console/login", login_page, methods=["GET"]),

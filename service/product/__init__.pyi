@@ -17,6 +17,7 @@ from .datasets.registration import get_dataset as get_dataset
 from .datasets.registration import list_datasets as list_datasets
 from .datasets.registration import register_dataset as register_dataset
 from .datasets.registration import upload_folder as upload_folder
+from .forgetting.forgetting import costs_of_trees as costs_of_trees
 from .forgetting.forgetting import withdraw_forgetting_rule as withdraw_forgetting_rule
 from .forgetting.forgetting_predictions import forget_predictions as forget_predictions
 from .forgetting.receipts import check_receipt_condition as check_receipt_condition

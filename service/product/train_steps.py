@@ -96,9 +96,7 @@ def train_steps(
     """
     steps: dict[str, Callable[..., JSONObject]] = {
         "learn": partial(learn_model, by=by),
-        "evaluate": partial(
-            evaluate_learned_model, learns_held_out=learns_held_out, evaluation_rows=evaluation_rows
-        ),
+        "evaluate": partial(evaluate_learned_model, learns_held_out=learns_held_out, evaluation_rows=evaluation_rows),
         "reserve": reserve_version_number,
         "publish": partial(publish_trained_version, by=by),
     }

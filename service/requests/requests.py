@@ -242,14 +242,19 @@ class ImputeRequest(ScoringRequest):
         return self
 
 
+MOST_CONDITIONS = 100  # of one job that forgets
+OneCondition = Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
 class ForgetRequest(LimitedRequest):
     """Remove rows from the statistics of a data set, and from the models trained on it."""
 
     kind: Literal["forget"] = "forget"
     dataset: str | None = Field(default=None, description="A registered data set.", examples=["income"])
     model: str | None = Field(default=None, description="Or a model that was trained on unregistered files.")
-    where: str = Field(
-        min_length=1, max_length=10_000, description="Which rows, as an SQL condition.", examples=["user_id = 7"]
+    where: OneCondition | Annotated[list[OneCondition], Field(min_length=1, max_length=MOST_CONDITIONS)] = Field(
+        description="Which rows, as an SQL condition; or a list of conditions, each a rule with a receipt of its own.",
+        examples=["user_id = 7"],
     )
     prediction_key: str | None = Field(
         default=None,
@@ -262,6 +267,16 @@ class ForgetRequest(LimitedRequest):
     prove: bool = Field(
         default=True, description="Count once more from the remaining rows alone and compare the models bit for bit."
     )
+    prove_later: bool = Field(
+        default=False,
+        exclude_if=is_false,
+        description="Leave the proof to a job of its own, which is queued when this one ends.",
+    )
+    networks_first: bool = Field(
+        default=False,
+        exclude_if=is_false,
+        description="Where trees are learned again, publish the networks without the rows first: they answer until the trees are back.",
+    )
     dry_run: bool = Field(
         default=False,
         exclude_if=is_false,
@@ -273,6 +288,11 @@ class ForgetRequest(LimitedRequest):
         if (self.dataset is None) == (self.model is None):
             raise ValueError("give either 'dataset' or 'model'")
         return self
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The conditions, each once."""
+        return tuple(dict.fromkeys([self.where] if isinstance(self.where, str) else self.where))
 
 
 class PromotionRule(Request):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Self, cast
 
@@ -60,12 +60,18 @@ class RowPredicate:
     def equalities(self, *, all_of_it: bool = False) -> list[tuple[str, list[int | str]]]:
         """Return columns that must equal one of some whole numbers or texts wherever the condition is true.
 
-        With `all_of_it` only if the condition is one such equality, so that it can be computed for every row.
+        Alternatives (OR) count if each is such an equality, all of one column. With `all_of_it` only if the condition is one such equality, so that it can be computed for every row.
         """
         root = _parsed(self.text)
         parts = [root]
         if isinstance(root, dict) and root.get("type") == "CONJUNCTION_AND" and not all_of_it:
             parts = list(root["children"])
+        if isinstance(root, dict) and root.get("type") == "CONJUNCTION_OR" and not all_of_it:
+            alternatives = [_equality(part) for part in root["children"]]
+            known = [each for each in alternatives if each is not None]
+            if len(known) < len(alternatives) or len({column for column, _ in known}) > 1:
+                return []
+            return [(known[0][0], [value for _, values in known for value in values])]
         equalities = [_equality(part) for part in parts]
         return [equality for equality in equalities if equality is not None]
 
@@ -87,6 +93,13 @@ class RowPredicate:
         except duckdb.Error as error:
             raise InvalidPredicate(self.text, " ".join(str(error).split())[:300]) from error
         return np.asarray(is_true.fill_null(False).to_numpy(), bool)
+
+    @classmethod
+    def any_of(cls, predicates: Sequence[RowPredicate]) -> RowPredicate:
+        """Return the condition of the rows that match at least one of some conditions."""
+        if len(predicates) == 1:
+            return predicates[0]
+        return cls(" OR ".join(f"(\n{predicate.text}\n)" for predicate in predicates))  # a text may end in a comment
 
     def __reduce__(self) -> tuple[type[Self], tuple[str]]:
         """Pickle only the text: connections stay in their process."""

@@ -14,6 +14,7 @@ from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from service.jobs import children
+from service.jobs.queue import job_queue
 from service.jobs.steps import LOCAL, Run, Steps, ignore_report, progress_reporter, run_job_steps
 from service.product.audit import record_audit_act
 from service.product.child_process import run_in_child_process
@@ -66,6 +67,7 @@ from storage.models.compiled import map_compiled
 from storage.models.model_versions import ModelVersion
 
 MEASURED = 100_000  # a version without some rows is measured on the rows kept back of about so many
+NETWORKS = "-networks"  # after the id of a job: published the networks that answer until the trees are back
 OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
 
 
@@ -76,6 +78,7 @@ def forget_steps(workspace: Workspace) -> Steps:
         "retrain": retrain_without_forgotten,
         "prove": prove_forgetting,
         "receipt": add_forgetting_receipt,
+        "queue": queue_later_proof,
     }
     return {name: partial(step, workspace) for name, step in steps.items()}
 
@@ -85,22 +88,27 @@ def mark_forgotten_rows(workspace: Workspace, run: Run) -> JSONObject:
     request = ForgetRequest(**run.request)
     affected = models_affected_by_forgetting(workspace, request)
     source, ledger = _place(workspace, request, affected, run)
-    predicate = RowPredicate(request.where, is_new=True)
+    predicates = [RowPredicate(where, is_new=True) for where in request.conditions]
+    predicate = RowPredicate.any_of(predicates)
     forgotten = ledger.forgotten  # as the file has it: who forgets the rows again mends a file that has lost the rule
     check_condition_columns(predicate, source.arrow_schema.names)
     if request.prediction_key is not None and request.prediction_key not in source.arrow_schema.names:
         raise UnknownColumn(request.prediction_key, source.arrow_schema.names)
     if not request.dry_run:
-        forgotten.add(predicate.text)
+        for each in predicates:
+            forgotten.add(each.text)
     # Before the rule is saved: who compares text with a number, say, shall read so, and not that no row matches.
-    counts = count_matching_rows(source, predicate, range(len(source.files)), forgotten, run.report, is_strict=True)
+    every = range(len(source.files))
+    of_each = [count_matching_rows(source, each, every, forgotten, run.report, is_strict=True) for each in predicates]
+    # A row may match several conditions.
+    counts = of_each[0] if len(of_each) == 1 else count_matching_rows(source, predicate, every, None, run.report)
     n_by_file = {source.files[index].path: n for index, n in counts.items() if n}
     if request.dry_run:
         served = _served(workspace, request, affected, source, predicate)
         searched: dict[str, int] = {}
         for i, n in counts.items():
             searched |= {digest: max(n, searched.get(digest, 0)) for digest in source.files[i].digests}
-        holding = _holding(workspace, request, searched)
+        holding = _holding(workspace, request, searched, *predicates)
         head = {"n_rows": sum(n_by_file.values()), "files": n_by_file, "models": []}
         prices = []
         for version in affected if request.retrain and n_by_file else ():
@@ -114,14 +122,20 @@ def mark_forgotten_rows(workspace: Workspace, run: Run) -> JSONObject:
         )
     save_forgetting_rules(workspace, forgotten)
     # Of no row there is nothing to learn anew, unless a version has learned from a file that is gone.
-    knows = bool(n_by_file) or any(_holding(workspace, request, forgotten.footers(predicate.text)))
+    knows = bool(n_by_file) or any(
+        any(_holding(workspace, request, forgotten.footers(each.text), each)) for each in predicates
+    )
+    searched_each = [
+        searched_files(source.files, own, forgotten.groups(each.text))
+        for each, own in zip(predicates, of_each, strict=True)
+    ]
     return {
         "n_rows": sum(n_by_file.values()),
         "files": n_by_file,
         "models": [version.name for version in affected] if request.retrain and knows else [],
         "served": _served(workspace, request, affected, source, predicate),
-        "searched": searched_files(source.files, counts),
-    }
+        "searched": searched_each[0],
+    } | ({"each": searched_each} if len(searched_each) > 1 else {})
 
 
 def _served(
@@ -150,7 +164,7 @@ def check_forget_condition(workspace: Workspace, request: ForgetRequest, *, is_r
     affected = models_affected_by_forgetting(workspace, request)
     if request.model is not None:
         _training_on_files(affected[0])
-    predicate = RowPredicate(request.where, is_new=True)
+    predicate = RowPredicate.any_of([RowPredicate(where, is_new=True) for where in request.conditions])
     known = {column for version in affected for column in _columns_of(version)}
     if set(predicate.columns) <= known:
         return
@@ -176,19 +190,25 @@ def _columns_of(version: ModelVersion) -> list[str]:
 
 
 def retrain_without_forgotten(workspace: Workspace, run: Run) -> JSONObject:
-    """Retrain each model with the request of its newest version, from the statistics minus the forgotten rows."""
-    versions = []
+    """Retrain each model with the request of its newest version, from the statistics minus the forgotten rows.
+
+    If asked for, networks alone are published first where trees are learned again.
+    """
+    request, versions = ForgetRequest(**run.request), []
+    rules = {forgotten_rule_sha256(RowPredicate(where).text) for where in request.conditions}
     for name in run.receipts["mark"]["models"]:
-        # Not what an earlier start of this job has made.
-        others = (version for version in _versions(workspace, name) if version.job_id != run.job_id)
-        newest = next(others, None) or find_version(workspace, f"{name}@latest")
-        follows = forgotten_rule_sha256(RowPredicate(run.request["where"]).text) in _rules_of(newest)
-        if newest.job_id != run.job_id and follows and _is_from_scratch(newest):
+        # Not what an earlier start of this job has made, nor networks that stand in for a version with trees.
+        own = {run.job_id, run.job_id + NETWORKS}
+        before = [version for version in _versions(workspace, name) if version.job_id not in own]
+        newest = next((version for version in before if not version.job_id.endswith(NETWORKS)), None)
+        newest = newest or find_version(workspace, f"{name}@latest")
+        if newest.job_id not in own and rules <= set(_rules_of(newest)) and _is_from_scratch(newest):
             # An earlier job of the same rule has made it, and failed later or had it proved.
-            versions.append({"model": name, "version": newest.version, "passes": []})
+            made = [version for version in before if version.job_id == newest.job_id + NETWORKS]
+            versions += [{"model": name, "version": each.version, "passes": []} for each in (*made, newest)]
             continue
-        published = _trained_again(workspace, newest, run)
-        versions.append({name: published[name] for name in ("model", "version", "passes")})
+        for published in _trained_again(workspace, newest, run, networks_first=request.networks_first):
+            versions.append({name: published[name] for name in ("model", "version", "passes")})
     return {"versions": versions}
 
 
@@ -198,17 +218,60 @@ def _is_from_scratch(version: ModelVersion) -> bool:
     return not request["update"] or request.get("cuts") == "fresh"
 
 
-def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> JSONObject:
+def _trained_again(
+    workspace: Workspace, newest: ModelVersion, run: Run, *, networks_first: bool
+) -> Iterator[JSONObject]:
+    """Train a version again, and yield what was published: first, if asked for, the networks of a version with trees."""
     request = _request_again(newest)
-    # What was served by an alias shall not go on knowing the rows.
+    # What was served by an alias shall not go on knowing the rows; networks that stood in for the version have its aliases.
+    stand_ins = [version.version for version in _versions(workspace, newest.name) if version.job_id.endswith(NETWORKS)]
     aliases = aliases_of(workspace, newest.name).items()
-    request["aliases"] = [alias for alias, number in aliases if number == newest.version]
+    replaced = {newest.version, *(number for number in stand_ins if number > newest.version)}
+    request["aliases"] = [alias for alias, number in aliases if number in replaced]
     by = provenance.kept_back(newest)
     # A choice at random tells nothing of any row. Bounds of later rows may be values of the rows that go, so they are chosen anew.
     chosen = by if by == KeptBack("random") else None
     most = min(MEASURED, workspace.settings.evaluation_rows)
     steps = train_steps(workspace, learns_held_out=by.is_learned, by=chosen, evaluation_rows=most)
-    return run_job_steps(steps, run.job_id, request, run.report, run.memory_limit)
+    if networks_first and learns_trees(newest):
+        alone = request | {"parameters": request["parameters"] | {"effort": "low"}}
+        yield run_job_steps(steps, run.job_id + NETWORKS, alone, run.report, run.memory_limit)
+    yield run_job_steps(steps, run.job_id, request, run.report, run.memory_limit)
+
+
+def learns_trees(version: ModelVersion) -> bool:
+    """Return whether a version corrects its networks by trees, which are learned again with any change of the rows."""
+    return version.learner == "auto" and version.parameters.get("effort") != "low"
+
+
+def costs_of_trees(workspace: Workspace, request: ForgetRequest) -> list[str]:
+    """Say of each model with trees how long learning them took, and which version answers in the meantime."""
+    lines = []
+    for version in models_affected_by_forgetting(workspace, request):
+        if learns_trees(version):
+            took, name = version.metrics.get("train_s"), f"{version.name}@{version.version}"
+            cost = "" if took is None else f", which took {took:.1f} s for {name}"
+            until = (
+                "networks without the rows answer"
+                if request.networks_first
+                else f"{name} answers, which knows the rows"
+            )
+            hint = "" if request.networks_first else " (--networks-first: networks without them)"
+            lines.append(f"{version.name}: weights and trees are learned again{cost}. Until then {until}{hint}.")
+    return lines
+
+
+def queue_later_proof(workspace: Workspace, run: Run) -> JSONObject:
+    """Return the result of a job that forgets, with the id of the job that will prove it (`proof_job`) if that was asked for."""
+    request, result = ForgetRequest(**run.request), run.receipts["receipt"]
+    if not request.prove_later or request.dry_run or not result.get("versions"):
+        return result
+    again = request.model_copy(update={"prove": True, "prove_later": False, "networks_first": False})
+    fields = again.model_dump(exclude={"kind"})
+    job, is_new = job_queue(workspace).submit("forget", fields, idempotency_key=f"proof of {run.job_id}")
+    if is_new:
+        record_audit_act(workspace, "job submitted", job.id, kind="forget")
+    return result | {"proof_job": job.id}
 
 
 def prove_forgetting(workspace: Workspace, run: Run) -> JSONObject:
@@ -226,23 +289,29 @@ def prove_forgetting(workspace: Workspace, run: Run) -> JSONObject:
     _, ledger = _place(workspace, request, affected, run)
     # First: they hold the rows, whatever comes of the proofs.
     n_removed = discard_forgotten_statistics(ledger)
-    held = {digest for digest, n in ledger.forgotten.footers(RowPredicate(request.where).text).items() if n}
+    predicates = [RowPredicate(where) for where in request.conditions]
+    held = {digest for each in predicates for digest, n in ledger.forgotten.footers(each.text).items() if n}
     dataset_definitions.discard_dataset_schemas(workspace.control, held)
     proofs = []
-    for entry in trained if request.prove else ():
+    for entry in trained if request.prove and not request.prove_later else ():
         version = find_version(workspace, f"{entry['model']}@{entry['version']}")
         proofs.append({"model": version.name, "version": version.version} | _proof(workspace, version, run))
     served = {} if marked.get("served") is None else {"served": marked["served"]}
     subject = str(request.dataset or _name(str(request.model)))
     record_audit_act(workspace, "rows forgotten", subject, models=[entry["model"] for entry in trained])
-    return served | {
-        "n_rows": marked["n_rows"],
-        "files": marked["files"],
-        "versions": trained,
-        "proofs": proofs,
-        "statistics_removed": n_removed,
-        "still_holding": list(_holding(workspace, request, ledger.forgotten.footers(RowPredicate(request.where).text))),
-    }
+    holding = [list(_holding(workspace, request, ledger.forgotten.footers(each.text), each)) for each in predicates]
+    return (
+        served
+        | {
+            "n_rows": marked["n_rows"],
+            "files": marked["files"],
+            "versions": trained,
+            "proofs": proofs,
+            "statistics_removed": n_removed,
+            "still_holding": list(dict.fromkeys(version for versions in holding for version in versions)),
+        }
+        | ({"holding_each": holding} if len(holding) > 1 else {})
+    )
 
 
 def models_affected_by_forgetting(workspace: Workspace, request: ForgetRequest) -> list[ModelVersion]:
@@ -329,14 +398,16 @@ def _learned(model: Any) -> tuple[JSONObject, JSONObject]:
     return {**header, "facts": facts}, arrays
 
 
-def _holding(workspace: Workspace, request: ForgetRequest, searched: Mapping[str, int]) -> Iterator[str]:
+def _holding(
+    workspace: Workspace, request: ForgetRequest, searched: Mapping[str, int], *predicates: RowPredicate
+) -> Iterator[str]:
     """Yield existing versions that were learned with the rows; deleting them is left to their owner.
 
     Also those that were trained on the same files under another name. A file that was never searched, because it was gone
     by then, may have held such rows: it counts for the models of the data itself. `searched` has the rows of each file, by
     its digests: a file that another model reads in another way is known by that of what is stored.
     """
-    where = RowPredicate(request.where).text
+    rules = {forgotten_rule_sha256(predicate.text) for predicate in predicates}
     for model in iterate_page_items(partial(list_models, workspace)):
         for version in sorted(_versions(workspace, model.name), key=lambda version: version.version):
             is_ours = model.name == _name(request.model) if request.model else version.dataset == request.dataset
@@ -348,7 +419,7 @@ def _holding(workspace: Workspace, request: ForgetRequest, searched: Mapping[str
                     [digest for digest in dataset_definitions.recorded_file_digests(file) if digest in searched]
                 ]
             )
-            if holds and forgotten_rule_sha256(where) not in _rules_of(version):
+            if holds and not rules <= set(_rules_of(version)):
                 yield f"{version.name}@{version.version}"
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from learners.errors import ExtraMissing, require_extra
-from learners.passes.sources.source import SourceFile
+from learners.passes.sources.source import SourceFile, file_identity
 from service.jobs.steps import Run
 from service.product.versions.registry import list_versions
 from service.requests.json_values import JSONObject
@@ -50,25 +50,37 @@ class ReceiptSummary:
     proof: str
 
 
-def searched_files(files: Sequence[SourceFile], counts: Mapping[int, int]) -> JSONObject:
-    """Return the total number of rows, and of each file with matching rows its digest and its numbers of rows."""
-    touched = [
-        {"sha256": files[index].digests[0], "n_rows": files[index].n_rows, "n_forgotten": n}
-        for index, n in counts.items()
-        if n
-    ]
+def searched_files(
+    files: Sequence[SourceFile], counts: Mapping[int, int], groups: Mapping[str, Mapping[int, int]]
+) -> JSONObject:
+    """Return the total number of rows, and of each row group with matching rows the digest of its file and its numbers of rows.
+
+    `groups`: by the identity of a file, how many rows of its row groups match; a file that is not there counts as a whole.
+    """
+    touched: list[JSONObject] = []
+    for index, n in counts.items():
+        file, own = files[index], groups.get(file_identity(files[index]), {})
+        head = {"sha256": file.digests[0]}
+        if n and len(file.row_groups) > 1 and own:
+            touched += [
+                head | {"row_group": group, "n_rows": file.row_groups[group], "n_forgotten": n_forgotten}
+                for group, n_forgotten in own.items()
+            ]
+        elif n:
+            touched.append(head | {"n_rows": file.n_rows, "n_forgotten": n})
     return {"n_rows": sum(file.n_rows for file in files), "files": sorted(touched, key=canonical_json)}
 
 
 def add_forgetting_receipt(workspace: Workspace, run: Run) -> JSONObject:
     """Return the result of a job that forgets, with a signed `receipt`; where it is None, `no_receipt` says why.
 
-    A dry run has neither.
+    Several conditions have a receipt each (`receipts`). A dry run has none.
     """
     request, result = ForgetRequest(**run.request), run.receipts["prove"]
     if request.dry_run:
         return result
     searched = run.receipts["mark"].get("searched")
+    result = dict(result)
     failed = [f"{proof['model']}@{proof['version']}" for proof in result["proofs"] if not proof["is_equal"]]
     if failed:
         return _without(result, f"No receipt was written: the proof failed for {', '.join(failed)}.")
@@ -78,12 +90,16 @@ def add_forgetting_receipt(workspace: Workspace, run: Run) -> JSONObject:
         _require_cryptography()
     except ExtraMissing as error:
         return _without(result, f"No receipt was written. {error} Then forget the same rows again.")
-    receipts = Receipts(workspace.layout.root)
-    content = _content(workspace, request, result, searched)
-    content["condition_hmac_sha256"] = receipts.condition_hmac(RowPredicate(request.where).text)
-    receipt = receipts.write(run.job_id, content)
-    _complete_pending_receipts(receipts, receipt)
-    return result | {"receipt": receipt}
+    receipts, written = Receipts(workspace.layout.root), []
+    several = run.receipts["mark"].get("each") or [searched]
+    holding = result.pop("holding_each", None) or [result["still_holding"]]
+    for number, (where, own, held) in enumerate(zip(request.conditions, several, holding, strict=True), start=1):
+        content = _content(workspace, request, result | {"still_holding": held}, own)
+        content["condition_hmac_sha256"] = receipts.condition_hmac(RowPredicate(where).text)
+        receipt = receipts.write(run.job_id if len(several) == 1 else f"{run.job_id}-{number}", content)
+        _complete_pending_receipts(receipts, receipt)
+        written.append(receipt)
+    return result | {"receipt": written[0]} | ({"receipts": written} if len(written) > 1 else {})
 
 
 def _complete_pending_receipts(receipts: Receipts, receipt: JSONObject) -> None:
@@ -102,7 +118,8 @@ def _complete_pending_receipts(receipts: Receipts, receipt: JSONObject) -> None:
 
 
 def _without(result: JSONObject, reason: str) -> JSONObject:
-    return result | {"receipt": None, "no_receipt": reason}
+    own = {name: value for name, value in result.items() if name != "holding_each"}
+    return own | {"receipt": None, "no_receipt": reason}
 
 
 def _require_cryptography() -> None:
@@ -129,6 +146,7 @@ def _content(workspace: Workspace, request: ForgetRequest, result: JSONObject, s
         {"version": f"{proof['model']}@{proof['version']}", "is_equal": proof["is_equal"], "n_rows": proof["n_rows"]}
         for proof in result["proofs"]
     ]
+    n_forgotten = sum(file["n_forgotten"] for file in searched["files"])
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "subject": subject,
@@ -136,8 +154,8 @@ def _content(workspace: Workspace, request: ForgetRequest, result: JSONObject, s
         "merkle_root": merkle_root([canonical_json(file) for file in searched["files"]]),
         "rows": {
             "before": searched["n_rows"],
-            "forgotten": result["n_rows"],
-            "after": searched["n_rows"] - result["n_rows"],
+            "forgotten": n_forgotten,
+            "after": searched["n_rows"] - n_forgotten,
         },
         "versions": {
             "trained": [

@@ -12,6 +12,7 @@ from typing import get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
@@ -27,7 +28,7 @@ from service.product.monitoring.monitoring_states import (
     save_monitoring_state,
 )
 from service.requests.json_values import JSONObject
-from service.requests.requests import DatasetRequest
+from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 
@@ -35,6 +36,7 @@ PATHS = [
     "",
     *(f"/models/weather{page}" for page in ("", "@1", "/compare?left=1&right=1", "/what-if", "/monitoring")),
     *("/monitoring", "/jobs", "/jobs?state=failed", "/train", "/train?learner=kdb", "/data", "/settings", "/login"),
+    *("/receipts", "/audit", "/audit?actor=nobody"),
 ]
 PAGES = [*(f"/console{path}" for path in PATHS), "/docs", "/docs/read", "/docs/licences"]
 BROWSER = {"accept": "text/html,application/xhtml+xml", "sec-fetch-site": "none"}
@@ -192,6 +194,42 @@ def test_a_column_is_chosen_where_the_data_set_is_known(site):
         choices = re.findall(rf'<select name="{field}">(.*?)</select>', text, re.DOTALL)
         assert len(choices) == 1 and "<option>windy</option>" in choices[0], path
     assert '<input name="target" list="names"' in page(site.client, "/console/train").text
+
+
+def test_receipts_are_listed_shown_and_verified(tmp_path, weather_files):
+    settings = Settings(workspace=tmp_path / "w", job_workers=0, warm_up=False)
+    with Workspace(settings) as workspace:
+        train = TrainRequest(uris=[str(weather_files[0])], model="rain", target="class", learner="nb", update=True)
+        product.train_model_version(workspace, train)
+        asked = ForgetRequest(model="rain", where="outlook = 'rain' AND windy", prove=False)
+        receipt = product.forget_rows(workspace, asked)["receipt"]
+    path = f"/console/receipts/{receipt['id']}"
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        listed = page(client, "/console/receipts").text
+        assert path in listed and f'href="/v1/receipts/{receipt["id"]}" download' in listed
+        assert "The signature is valid" in page(client, path).text
+        assert as_program(client, path).json()["receipt"] == receipt
+        assert client.get("/console/receipts/job-x", headers=BROWSER).status_code == 404
+        file = settings.workspace / "receipts" / f"{receipt['id']}.json"
+        text = file.read_text().replace('"forgotten":', '"forgotten":1')
+        file.unlink()
+        file.write_text(text)
+        assert "The signature of the receipt is invalid" in page(client, path).text
+
+
+def test_the_audit_log_is_shown_and_a_removed_line_is_named(tmp_path):
+    settings = Settings(workspace=tmp_path / "w", job_workers=0, warm_up=False)
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        for name in ("ana", "ben"):
+            assert client.post("/v1/keys", json={"name": name, "role": "read"}).status_code == 201
+        lines = as_program(client, "/console/audit").json()
+        assert [line["subject"] for line in lines["lines"]] == ["ben", "ana"] and lines["faults"] == []
+        actor = lines["lines"][0]["actor"]
+        assert as_program(client, f"/console/audit?actor={actor}").json()["lines"] == lines["lines"]
+        assert as_program(client, "/console/audit?actor=nobody").json()["lines"] == []
+        with Workspace(settings) as workspace, workspace.control.writing() as connection:
+            connection.execute(sa.text("UPDATE audit_log SET subject = 'eve' WHERE subject = 'ana'"))
+        assert "eve" in page(client, "/console/audit").text and as_program(client, "/console/audit").json()["faults"]
 
 
 def test_rules_and_webhooks_are_shown_as_they_are(site):

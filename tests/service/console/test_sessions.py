@@ -82,10 +82,13 @@ def test_a_session_may_what_its_key_may_and_the_rest_is_not_shown_and_refused(ca
 
     for token in (ADMIN_KEY, castle.tokens[Role.ADMIN]):
         with castle.signed_in(token) as browser:
-            assert "API keys" in shown(browser, "settings")
+            assert "API keys" in shown(browser, "settings") and "key created" in shown(browser, "audit")
             assert browser.get("/v1/keys", headers=SCRIPT).status_code == 200
     with castle.signed_in(castle.tokens[Role.READ]) as browser:
         text = shown(browser, "data", "settings", "jobs")
+        assert "The audit log is for administrators" in shown(browser, "audit") and "There are none" in shown(
+            browser, "receipts"
+        )
         assert "data-rest" in shown(browser, "data"), "to sign out is a form, too"
         assert not [words for words in ("Upload a file", "API keys", "Train a model") if words in text]
         assert browser.get("/v1/keys", headers=SCRIPT).status_code == 403

@@ -207,6 +207,26 @@ PAGES: dict[str, Strategy] = {
         columns=some(a(name="x", kind="nominal", missing=may_be(0.0, 0.5), bars=some(bar))),
         left_out=left_out,
     ),
+    "receipts.html": a(
+        receipts=some(a(id="job-1", subject="rain", at=NOW, n_rows=3, proof="proved")), next_cursor=maybe("job-1")
+    ),
+    "receipt.html": a(
+        receipt=a(
+            id="job-1",
+            subject={"model": "rain"},
+            rows={"before": 9, "forgotten": 3, "after": 6},
+            proof={"status": "proved"},
+            versions=a(trained=some({"version": "rain@2"}), still_holding=some("rain@1")),
+        ),
+        problem=may_be("", "altered"),
+    ),
+    "audit.html": a(
+        lines=st.none()
+        | some(a(id=1, at=NOW, actor="key ana", role="admin", action="x", subject="y", origin="", request_id="")),
+        next_cursor=maybe("1"),
+        faults=some("Line 1 was changed."),
+        actor=may_be("", "key ana"),
+    ),
     "settings.html": a(
         schedules=some(
             a(

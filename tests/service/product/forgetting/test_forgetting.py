@@ -121,8 +121,8 @@ def overtaken(workspace, monkeypatch):
     rules = []
     learn = train_steps.learn_model
 
-    def learn_slowly(here, run):
-        receipt = learn(here, run)
+    def learn_slowly(here, run, **how):
+        receipt = learn(here, run, **how)
         if rules:
             forgotten = statistics_ledger(here, TrainRequest(**run.request), run).forgotten
             forgotten.add(rules.pop(0))

@@ -54,11 +54,18 @@ def test_a_receipt_says_what_was_done(forgotten):
     assert receipt["rows"] == {"before": n_rows, "forgotten": done["n_rows"], "after": n_left(folder)}
     touched = receipt["files"]
     assert sum(file["n_forgotten"] for file in touched) == done["n_rows"] > 0
-    known = {file["footer_sha256"]: file["n_rows"] for file in product.version_lineage(workspace, "daily@1")["files"]}
-    assert (
-        len(touched) == len(done["files"])
-        and {file["sha256"]: file["n_rows"] for file in touched}.items() <= known.items()
-    )
+    of_files = {
+        sha256: sum(own["n_forgotten"] for own in touched if own["sha256"] == sha256)
+        for sha256 in {one["sha256"] for one in touched}
+    }
+    known = {
+        file["footer_sha256"]: done["files"][file["path"]]
+        for file in product.version_lineage(workspace, "daily@1")["files"]
+    }
+    assert of_files == known
+    groups = [pq.ParquetFile(path).metadata for path in sorted(done["files"])]
+    sizes = sorted(each.row_group(i).num_rows for each in groups for i in range(each.num_row_groups))
+    assert sorted(own["n_rows"] for own in touched) == sizes and all("row_group" in own for own in touched)
     version = product.find_version(workspace, "daily@2")
     trained = [{"version": "daily@2", "sha256": version.sha256, "n_rows": n_left(folder)}]
     assert receipt["versions"] == {"trained": trained, "still_holding": ["daily@1"], "gone": []}
