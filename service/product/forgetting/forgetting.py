@@ -200,11 +200,11 @@ def retrain_without_forgotten(workspace: Workspace, run: Run) -> JSONObject:
         # Not what an earlier start of this job has made, nor networks that stand in for a version with trees.
         own = {run.job_id, run.job_id + NETWORKS}
         before = [version for version in _versions(workspace, name) if version.job_id not in own]
-        newest = next((version for version in before if not version.job_id.endswith(NETWORKS)), None)
+        newest = next((version for version in before if not _stands_in(version)), None)
         newest = newest or find_version(workspace, f"{name}@latest")
         if newest.job_id not in own and rules <= set(_rules_of(newest)) and _is_from_scratch(newest):
             # An earlier job of the same rule has made it, and failed later or had it proved.
-            made = [version for version in before if version.job_id == newest.job_id + NETWORKS]
+            made = [version for version in before if version.job_id == f"{newest.job_id}{NETWORKS}"]
             versions += [{"model": name, "version": each.version, "passes": []} for each in (*made, newest)]
             continue
         for published in _trained_again(workspace, newest, run, networks_first=request.networks_first):
@@ -224,7 +224,7 @@ def _trained_again(
     """Train a version again, and yield what was published: first, if asked for, the networks of a version with trees."""
     request = _request_again(newest)
     # What was served by an alias shall not go on knowing the rows; networks that stood in for the version have its aliases.
-    stand_ins = [version.version for version in _versions(workspace, newest.name) if version.job_id.endswith(NETWORKS)]
+    stand_ins = [version.version for version in _versions(workspace, newest.name) if _stands_in(version)]
     aliases = aliases_of(workspace, newest.name).items()
     replaced = {newest.version, *(number for number in stand_ins if number > newest.version)}
     request["aliases"] = [alias for alias, number in aliases if number in replaced]
@@ -237,6 +237,11 @@ def _trained_again(
         alone = request | {"parameters": request["parameters"] | {"effort": "low"}}
         yield run_job_steps(steps, run.job_id + NETWORKS, alone, run.report, run.memory_limit)
     yield run_job_steps(steps, run.job_id, request, run.report, run.memory_limit)
+
+
+def _stands_in(version: ModelVersion) -> bool:
+    """Return whether a version is of networks that answer until a job has learned trees."""
+    return version.job_id is not None and version.job_id.endswith(NETWORKS)
 
 
 def learns_trees(version: ModelVersion) -> bool:

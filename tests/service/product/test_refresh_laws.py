@@ -6,9 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
+import pyarrow.feather as feather
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
+from learners.passes.sources.file_formats import FORMATS, file_format_by_extension
+from learners.registry import recipes
 from service import product
 from service.jobs.steps import Run, ignore_report
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
@@ -24,9 +28,22 @@ LEARNERS = {
     "kdb": {"k": 2},
     "skdb": {"k": 2},
     "auto": {"members": 2},
+    "auto low": {"members": 2, "effort": "low"},
+    "eskdb": {"members": 2},
+    "xgboost": {"rounds": 5},
+    "orders": {},
     "spn": {"structure": "hclt", "states": 2, "passes": 2},
 }
-WRITE = {"parquet": pq.write_table, "csv": pcsv.write_csv}
+WRITE = {
+    "parquet": pq.write_table,
+    "csv": pcsv.write_csv,
+    "jsonl": lambda table, path: path.write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist())),
+    "arrow": lambda table, path: feather.write_feather(table, path, compression="lz4"),
+    "orc": orc.write_table,
+}
+# Formats reach learners as the same batches: each format once, each learner with the two that everybody has.
+CASES = [(learner, form) for learner in LEARNERS for form in ("parquet", "csv")]
+CASES += [("kdb", form) for form in WRITE if form not in {"parquet", "csv"}]
 STRANGE, CUSTOMER = 987654.25, 7777
 
 
@@ -57,8 +74,8 @@ def rows_of(day, n=400, moved=0.0):
 def asked(folder, learner, **more):
     request = {
         "uris": [str(folder)],
-        "target": "late",
-        "learner": learner,
+        "target": None if learner == "orders" else "late",
+        "learner": learner.split()[0],
         "parameters": LEARNERS[learner],
         "model": "m",
     }
@@ -88,8 +105,12 @@ def from_scratch(path, folder, learner, **more):
         return model_of(product.train_model_version(here, asked(folder, learner, **more)))
 
 
-@pytest.mark.parametrize("form", WRITE)
-@pytest.mark.parametrize("learner", LEARNERS)
+def test_the_laws_speak_of_all_learners_and_formats():
+    assert {learner.split()[0] for learner in LEARNERS} == set(recipes.LEARNERS)
+    assert {file_format_by_extension(f"a.{form}") for form in WRITE} == set(FORMATS)
+
+
+@pytest.mark.parametrize(("learner", "form"), CASES)
 def test_fresh_cut_points_and_forgetting_give_the_model_of_scratch(learner, form, tmp_path):
     tables = [rows_of(day) for day in range(2)]
     folder = written(tmp_path / "data", tables, form)
