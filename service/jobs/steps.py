@@ -4,11 +4,13 @@ Free of DBOS, so that the command line can run the same steps in its own process
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.requests.json_values import JSONObject
+from storage.files.atomic_files import delete_abandoned_draft, held_folder
 from storage.files.workspace_layout import Layout
 
 if TYPE_CHECKING:
@@ -42,6 +44,35 @@ class Run:
 # The steps of a job by name, in order. One may run again after a crash, so it replaces what it wrote and never adds.
 Steps = Mapping[str, Callable[[Run], JSONObject]]
 Kinds = Mapping[str, Steps]
+
+
+STAND_IN = "-networks"  # after the id of a job: a training within it, of networks that answer until the job is done
+
+
+def owner_of_scratch(name: str) -> str:
+    """Return the id of the job that a scratch folder belongs to."""
+    return name.removesuffix(STAND_IN)
+
+
+@contextmanager
+def local_scratch(layout: Layout, job_id: str) -> Iterator[None]:
+    """Hold the scratch folder of a job in this process, and remove it afterwards, with those of processes that were killed."""
+    remove_abandoned_scratch(layout)
+    try:
+        with held_folder(layout.scratch_directory(job_id)):
+            yield
+    finally:
+        for name in (job_id, job_id + STAND_IN):
+            remove_job_scratch(layout, name)
+
+
+def remove_abandoned_scratch(layout: Layout) -> None:
+    """Remove what killed commands have left in scratch: models that may know rows which are forgotten since."""
+    for folder in layout.scratch.glob(f"{LOCAL}*"):
+        if not folder.name.endswith(STAND_IN):
+            delete_abandoned_draft(folder)
+        elif not layout.scratch_directory(owner_of_scratch(folder.name)).exists():
+            remove_job_scratch(layout, folder.name)
 
 
 def remove_job_scratch(layout: Layout, job_id: str) -> None:

@@ -137,6 +137,26 @@ def delete_abandoned_drafts(directory: Path) -> tuple[Path, ...]:
     return tuple(removed)
 
 
+@contextmanager
+def held_folder(folder: Path) -> Iterator[None]:
+    """Make a folder that `delete_abandoned_draft` leaves alone as long as this process lives or stays in here (Unwritable)."""
+    lock = -1
+    try:
+        with disk_errors_as_unwritable(folder):
+            while lock < 0:
+                _make_directory(folder)
+                with suppress(FileNotFoundError):  # removed before it was locked
+                    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                    if os.fstat(lock).st_nlink == 0 or not os.path.samestat(os.fstat(lock), folder.stat()):
+                        os.close(lock)
+                        lock = -1
+        yield
+    finally:
+        if lock >= 0:
+            os.close(lock)
+
+
 def delete_abandoned_draft(folder: Path) -> bool:
     """Remove a draft if its writer is dead; return whether it was removed."""
     with suppress(OSError):  # locked by its writer, gone meanwhile, or not ours to remove

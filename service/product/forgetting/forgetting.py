@@ -15,7 +15,16 @@ from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from service.jobs import children
 from service.jobs.queue import job_queue
-from service.jobs.steps import LOCAL, Run, Steps, ignore_report, progress_reporter, run_job_steps
+from service.jobs.steps import (
+    LOCAL,
+    STAND_IN,
+    Run,
+    Steps,
+    ignore_report,
+    progress_reporter,
+    remove_job_scratch,
+    run_job_steps,
+)
 from service.product.audit import record_audit_act
 from service.product.child_process import run_in_child_process
 from service.product.datasets.data_sources import (
@@ -67,7 +76,6 @@ from storage.models.compiled import map_compiled
 from storage.models.model_versions import ModelVersion
 
 MEASURED = 100_000  # a version without some rows is measured on the rows kept back of about so many
-NETWORKS = "-networks"  # after the id of a job: published the networks that answer until the trees are back
 OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
 
 
@@ -198,13 +206,13 @@ def retrain_without_forgotten(workspace: Workspace, run: Run) -> JSONObject:
     rules = {forgotten_rule_sha256(RowPredicate(where).text) for where in request.conditions}
     for name in run.receipts["mark"]["models"]:
         # Not what an earlier start of this job has made, nor networks that stand in for a version with trees.
-        own = {run.job_id, run.job_id + NETWORKS}
+        own = {run.job_id, run.job_id + STAND_IN}
         before = [version for version in _versions(workspace, name) if version.job_id not in own]
         newest = next((version for version in before if not _stands_in(version)), None)
         newest = newest or find_version(workspace, f"{name}@latest")
         if newest.job_id not in own and rules <= set(_rules_of(newest)) and _is_from_scratch(newest):
             # An earlier job of the same rule has made it, and failed later or had it proved.
-            made = [version for version in before if version.job_id == f"{newest.job_id}{NETWORKS}"]
+            made = [version for version in before if version.job_id == f"{newest.job_id}{STAND_IN}"]
             versions += [{"model": name, "version": each.version, "passes": []} for each in (*made, newest)]
             continue
         for published in _trained_again(workspace, newest, run, networks_first=request.networks_first):
@@ -235,13 +243,14 @@ def _trained_again(
     steps = train_steps(workspace, learns_held_out=by.is_learned, by=chosen, evaluation_rows=most)
     if networks_first and learns_trees(newest):
         alone = request | {"parameters": request["parameters"] | {"effort": "low"}}
-        yield run_job_steps(steps, run.job_id + NETWORKS, alone, run.report, run.memory_limit)
+        yield run_job_steps(steps, run.job_id + STAND_IN, alone, run.report, run.memory_limit)
+        remove_job_scratch(workspace.layout, run.job_id + STAND_IN)
     yield run_job_steps(steps, run.job_id, request, run.report, run.memory_limit)
 
 
 def _stands_in(version: ModelVersion) -> bool:
     """Return whether a version is of networks that answer until a job has learned trees."""
-    return version.job_id is not None and version.job_id.endswith(NETWORKS)
+    return version.job_id is not None and version.job_id.endswith(STAND_IN)
 
 
 def learns_trees(version: ModelVersion) -> bool:

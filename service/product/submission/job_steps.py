@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from learners.registry.lazy_imports import deferred
 from service.jobs.job_limits import OwnLimits, job_limits
-from service.jobs.steps import LOCAL, Kinds, Report, Steps, ignore_report, remove_job_scratch, run_job_steps
+from service.jobs.steps import LOCAL, Kinds, Report, Steps, ignore_report, local_scratch, run_job_steps
 from service.product.datasets.data_sources import materialise_database_uris
 from service.product.datasets.dataset_schema import infer_dataset_schema
 from service.product.train_steps import train_steps
@@ -100,7 +100,5 @@ def _run_here(workspace: Workspace, kind: str, request: TrainRequest | ForgetReq
         own.check()
         report(progress)
 
-    try:
+    with local_scratch(workspace.layout, job_id):
         return run_job_steps(KINDS[kind](workspace), job_id, fields, checked, own.limits.memory)
-    finally:
-        remove_job_scratch(workspace.layout, job_id)

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from service import product
 from service.cli import app
-from service.jobs.steps import Run, ignore_report
+from service.jobs.steps import STAND_IN, Run, ignore_report, local_scratch
 from service.product.forgetting import forgetting
 from service.requests.requests import ForgetRequest
 from storage.datasets.forgotten import forgotten_rule_sha256
@@ -110,7 +110,7 @@ def test_after_a_kill_between_networks_and_trees_the_next_job_learns_the_trees(w
     run_steps = forgetting.run_job_steps
 
     def cut_short(steps, job_id, *rest):
-        if not job_id.endswith(forgetting.NETWORKS):
+        if not job_id.endswith(STAND_IN):
             raise KeyboardInterrupt
         return run_steps(steps, job_id, *rest)
 
@@ -135,3 +135,17 @@ def test_the_cost_of_trees_is_said_before(workspace, folder):
     (line,) = product.costs_of_trees(workspace, ForgetRequest(model="trees", where=WHERE, networks_first=True))
     assert "Until then networks without the rows answer." in line
     assert product.costs_of_trees(workspace, ForgetRequest(model="daily", where=WHERE)) == []
+
+
+def test_what_killed_commands_left_in_scratch_goes_and_what_runs_stays(workspace):
+    layout = workspace.layout
+    for name in ("local-dead", "local-dead-networks", "local-lives-networks", "job-1"):
+        layout.scratch_directory(name).mkdir()
+    with local_scratch(layout, "local-lives"):
+        with local_scratch(layout, "local-other"):
+            names = {path.name for path in layout.scratch.glob("[a-z]*-*")}
+            assert names == {"local-lives", "local-other", "job-1"}
+            layout.scratch_directory("local-lives-networks").mkdir()
+        with local_scratch(layout, "local-third"):
+            assert layout.scratch_directory("local-lives-networks").exists()
+    assert {path.name for path in layout.scratch.glob("[a-z]*-*")} == {"job-1"}
