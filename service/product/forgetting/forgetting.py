@@ -212,8 +212,8 @@ def retrain_without_forgotten(workspace: Workspace, run: Run) -> JSONObject:
         newest = newest or find_version(workspace, f"{name}@latest")
         if newest.job_id not in own and rules <= set(_rules_of(newest)) and _is_from_scratch(newest):
             # An earlier job of the same rule has made it, and failed later or had it proved.
-            made = [version for version in before if version.job_id == f"{newest.job_id}{STAND_IN}"]
-            versions += [{"model": name, "version": each.version, "passes": []} for each in (*made, newest)]
+            stand_ins = [version for version in before if version.job_id == f"{newest.job_id}{STAND_IN}"]
+            versions += [{"model": name, "version": each.version, "passes": []} for each in (*stand_ins, newest)]
             continue
         for published in _trained_again(workspace, newest, run, networks_first=request.networks_first):
             versions.append({name: published[name] for name in ("model", "version", "passes")})
