@@ -1,5 +1,6 @@
 """Settings of the whole test suite."""
 
+import functools
 import gc
 import os
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.processes import HAS_POSTGRES, NO_POSTGRES, postgres_cluster
 pytest.register_assert_rewrite("tests.support")
 
 # What is slow by nature: browsers, clusters, histories, calibration, kills, clocks, damaged input, whole walks. `make test` does not even
-# collect these files, `make test-slow` collects nothing else; pytest without `--tier` takes all.
+# collect these files; `make test-slow` runs them and the single tests of slow.txt; pytest without `--tier` takes all.
 SLOW = [
     "benchmarks",
     "circuits/bayesian/test_calibration.py",
@@ -69,12 +70,44 @@ def pytest_addoption(parser):
     parser.addoption("--tier", choices=("fast", "slow"), help="only tests that are quick, or only those that are not")
 
 
+@functools.cache
+def slow_tests():
+    """The single tests of slow.txt, by their files."""
+    lines = (Path(__file__).parent / "slow.txt").read_text().splitlines()
+    tests = {}
+    for line in lines:
+        if not line.startswith("#"):
+            tests.setdefault(line.partition("::")[0], []).append(line)
+    return tests
+
+
+def _is_slow(path):
+    """Whether a file is slow as a whole."""
+    return any(path.is_relative_to(Path(__file__).parent / place) for place in SLOW)
+
+
 def pytest_ignore_collect(collection_path, config):
     tier = config.getoption("--tier")
     if tier is None or not collection_path.name.startswith("test_") or not collection_path.is_file():
         return None
-    is_slow = any(collection_path.is_relative_to(Path(__file__).parent / place) for place in SLOW)
-    return True if is_slow == (tier == "fast") else None
+    if tier == "fast":
+        return True if _is_slow(collection_path) else None
+    has_some = str(collection_path.relative_to(Path(__file__).parent)) in slow_tests()
+    return None if has_some or _is_slow(collection_path) else True
+
+
+def pytest_collection_modifyitems(config, items):
+    tier = config.getoption("--tier")
+    if tier is None:
+        return
+    tests = {test for of_file in slow_tests().values() for test in of_file}
+    sides = {"fast": [], "slow": []}
+    for item in items:
+        name = item.nodeid.removeprefix("tests/")
+        is_slow = name in tests or name.partition("[")[0] in tests or _is_slow(item.path)
+        sides["slow" if is_slow else "fast"].append(item)
+    items[:] = sides.pop(tier)
+    config.hook.pytest_deselected(items=next(iter(sides.values())))
 
 
 def pytest_collection_finish():

@@ -1,6 +1,7 @@
 """Columns that only go on: left out, or taken by a part, where later rows are predicted better so, by every classifier alike."""
 
 import datetime
+import functools
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,12 @@ def lasting(hours):
     return np.where(hours < N // 4, -2.0, 2.0)
 
 
+@functools.lru_cache(16)
+def model_of(level, name="nb"):
+    """What several tests ask of; none changes it."""
+    return learned(table(level), name)
+
+
 def learned(rows, name="nb", **more):
     source = Source.of_table(rows) if isinstance(rows, pa.Table) else Source.open(rows)
     return drive(recipes.learner(name, {}, "late", **more), source, threads=1)
@@ -36,7 +43,7 @@ def names_of(model):
 
 @pytest.mark.parametrize("learner", ["nb", "tan", "kdb", "skdb", "eskdb", "auto", "xgboost"])
 def test_every_classifier_leaves_out_what_harms_it_on_later_rows(learner):
-    model = learned(table(regimes), learner)
+    model = model_of(regimes, learner)
     assert set(names_of(model)) <= {"a", "b"}
     assert {(one.name, one.reason) for one in model.schema.left_out} >= {("when", GOES_ON), ("ticket", GOES_ON)}
 
@@ -76,7 +83,7 @@ def test_the_choice_depends_neither_on_order_nor_on_files(tmp_path):
     shuffled = rows.take(np.random.default_rng(1).permutation(N))
     for part in range(3):
         pq.write_table(shuffled.slice(part * 2_000, 2_000), tmp_path / f"{part}.parquet")
-    model = learned(rows)
+    model = model_of(regimes)
     assert same(model, learned(shuffled)) and same(model, learned(str(tmp_path)))
     parts = [Part(Source.open(str(tmp_path / f"{part}.parquet")), MemoryStore()) for part in range(3)]
     assert same(model, drive(recipes.learner("nb", {}, "late"), parts, threads=2))
@@ -84,7 +91,7 @@ def test_the_choice_depends_neither_on_order_nor_on_files(tmp_path):
 
 def test_a_refresh_keeps_the_choice_and_reads_nothing_for_it():
     rows = table(regimes)
-    model = learned(rows)
+    model = model_of(regimes)
     accounts = []
     again = drive(
         recipes.learner("nb", {}, "late", Kept(model.schema)),
@@ -133,7 +140,7 @@ def parts_of(model):
 
 @pytest.mark.parametrize("learner", ["nb", "tan", "kdb", "skdb", "eskdb", "auto", "xgboost"])
 def test_every_classifier_takes_the_part_that_comes_again(learner):
-    assert parts_of(learned(table(rush_hours), learner)) == {"when": "hour"}
+    assert parts_of(model_of(rush_hours, learner)) == {"when": "hour"}
 
 
 def test_later_rows_are_predicted_better_by_it_and_it_is_said():
@@ -156,7 +163,7 @@ def test_later_rows_are_predicted_better_by_it_and_it_is_said():
 
 
 def test_a_part_means_the_same_in_arrow_in_json_and_through_json():
-    model = learned(table(rush_hours))
+    model = model_of(rush_hours)
     rows = table(rush_hours, 5).select(["when", "a", "b"])
     holes = pa.array([None, *rows["when"].to_pylist()[1:]], rows["when"].type)
     for these in (
@@ -183,6 +190,6 @@ def test_a_part_means_the_same_in_arrow_in_json_and_through_json():
 @pytest.mark.parametrize("name", ["kdb", "auto"])
 def test_a_refresh_keeps_the_part(name, cuts):
     rows = table(rush_hours)
-    model = learned(rows, name)
+    model = model_of(rush_hours, name)
     again = drive(recipes.learner(name, {}, "late", Kept(model.schema, cuts)), [Part(Source.of_table(rows))], threads=1)
     assert same(model, again) and parts_of(again) == {"when": "hour"}
