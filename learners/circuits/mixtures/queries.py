@@ -95,7 +95,7 @@ def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tu
 
 def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Map, evidence: Read) -> list[Answer]:
     started = time.perf_counter()
-    variables = queries.resolve_map_variables(columns, query, evidence)
+    variables = queries.resolve_map_variables(columns, query)
     if log_scale == -np.inf:
         raise ImpossibleEvidence
     x = columns.rows([evidence.values])

@@ -40,10 +40,15 @@ class Read(NamedTuple):
         weights = sorted(self.likelihoods.log_weights.items())
         return (*((v, logs.tobytes()) for v, logs in weights), *sorted(self.likelihoods.ranges.items()))
 
-    @property
-    def settled(self) -> set[str]:
-        """Columns with a single value, which cannot be queried."""
-        return {name for name, value in self.values.items() if value is not None}
+
+def settled_columns(*evidence: Evidence) -> set[str]:
+    """Return the columns to which evidence or interventions give a single value; these cannot be queried."""
+    return {
+        name
+        for given in evidence
+        for name, value in given.items()
+        if value is not None and not isinstance(value, SEVERAL)
+    }
 
 
 def read_evidence(columns: Columns, query: Query) -> Read:

@@ -15,7 +15,7 @@ from learners.circuits.evaluation.reweighted import Likelihoods, reweight_circui
 from learners.circuits.map.query import TREE_SOLVERS, MapAnswer, k_best
 from learners.circuits.queries import array_answers as answers
 from learners.circuits.queries.array_answers import sample
-from learners.circuits.queries.likelihoods import Read, read_evidence, read_evidence_likelihoods
+from learners.circuits.queries.likelihoods import Read, read_evidence, read_evidence_likelihoods, settled_columns
 from learners.circuits.queries.named_answers import Answer, Assignment, Batches, Source, Summary
 from learners.circuits.variables import Columns, circuit_columns
 from learners.kernels.arrays import Array, Floats
@@ -72,7 +72,7 @@ def answer_all(
     evidence = [read_evidence(columns, query) for query in queries]
     groups: dict[_Group, list[int]] = {}
     for place, query in enumerate(queries):
-        groups.setdefault((evidence[place].key, *_group(columns, query, evidence[place])), []).append(place)
+        groups.setdefault((evidence[place].key, *_group(columns, query)), []).append(place)
     by_place: dict[int, Answer] = {}
     answered: dict[_Group, Batches] = {}
     for (key, kind, *rest), places in groups.items():
@@ -158,17 +158,18 @@ def check_circuit_queries(circuit: Circuit, schema: Schema, queries: Sequence[Qu
 
 
 def circuit_answer_size(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> int:
-    """Return the number of values in the answers. Raises UnknownColumn, InvalidEvidence for invalid queries."""
+    """Return the number of values in the answers without reading the evidence. Raises UnknownColumn, InvalidEvidence for
+    columns that cannot be queried.
+    """
     columns = circuit_columns(circuit, schema)
     return sum(_n_told(columns, query) for query in queries)
 
 
 def _n_told(columns: Columns, query: Query) -> int:
     """Return the number of values in the answer to a query."""
-    evidence = read_evidence(columns, query)
     if isinstance(query, Map):
-        return len(resolve_map_variables(columns, query, evidence)) * query.best
-    _, *rest = _group(columns, query, evidence)
+        return len(resolve_map_variables(columns, query)) * query.best
+    _, *rest = _group(columns, query)
     if not rest or isinstance(query, Surprise):
         return 1
     if isinstance(query, Conditional):
@@ -206,26 +207,26 @@ def _named(
     return ImpossibleEvidence(place)
 
 
-def _group(columns: Columns, query: Query, given: Read) -> _Group:
+def _group(columns: Columns, query: Query) -> _Group:
     """Return the key of queries that can be answered together."""
     if isinstance(query, Conditional):
-        return "conditional", resolve_query_variables(columns, query, given, discrete=True), query.joint
+        return "conditional", resolve_query_variables(columns, query, discrete=True), query.joint
     if isinstance(query, Moments):
-        return "moments", resolve_query_variables(columns, query, given, discrete=False)
+        return "moments", resolve_query_variables(columns, query, discrete=False)
     if isinstance(query, Sample):
-        return "sample", resolve_query_variables(columns, query, given, discrete=None), query.n, query.seed
+        return "sample", resolve_query_variables(columns, query, discrete=None), query.n, query.seed
     if isinstance(query, Impute):
-        return "impute", resolve_query_variables(columns, query, given, discrete=None)
+        return "impute", resolve_query_variables(columns, query, discrete=None)
     if isinstance(query, Surprise):
         return "surprise", query.n, query.seed
     return (query.kind,)
 
 
 def resolve_query_variables(
-    columns: Columns, query: Conditional | Moments | Sample | Map | Impute, evidence: Read, discrete: bool | None
+    columns: Columns, query: Conditional | Moments | Sample | Map | Impute, discrete: bool | None
 ) -> tuple[int, ...]:
     """Return the variables of a query: those named, or all of its kind that are not given; samples include given ones."""
-    settled: set[str] = set() if isinstance(query, Sample) else evidence.settled
+    settled: set[str] = set() if isinstance(query, Sample) else settled_columns(query.evidence, query.do)
     if query.variables:
         twice = [name for n, name in enumerate(query.variables) if name in query.variables[:n]]
         if twice:
@@ -274,9 +275,9 @@ def _check_kind(columns: Columns, v: int, discrete: bool | None) -> None:
         raise InvalidEvidence(f"Column {name!r} is discrete: ask for its distribution; its codes have no mean.")
 
 
-def resolve_map_variables(columns: Columns, query: Map, evidence: Read) -> tuple[int, ...]:
+def resolve_map_variables(columns: Columns, query: Map) -> tuple[int, ...]:
     """Return the variables of a MAP query; by default those that its solver supports, if any."""
-    variables = resolve_query_variables(columns, query, evidence, discrete=None)
+    variables = resolve_query_variables(columns, query, discrete=None)
     if not query.variables and query.solver not in TREE_SOLVERS:
         variables = tuple(v for v in variables if columns.n_values[v]) or variables
     numeric = [columns.names[v] for v in variables if not columns.n_values[v]]
@@ -293,7 +294,7 @@ def answer_map_query(
 ) -> list[Answer]:
     """Answer a MAP query with a circuit given likelihoods; a queried number is searched in its range."""
     assert isinstance(query, Map)
-    variables = resolve_map_variables(columns, query, evidence)
+    variables = resolve_map_variables(columns, query)
     others = {v: ends for v, ends in likelihoods.ranges.items() if v not in variables}
     reweighted = reweight_circuit(circuit, Likelihoods(likelihoods.log_weights, others))
     if reweighted.log_scale == -np.inf:

@@ -77,7 +77,7 @@ def likelihood_weighting_answer(
         raise NotSampled(query.kind)
     columns = network.columns
     evidence = read_evidence(columns, query)
-    variables = () if isinstance(query, Marginal) else resolve_query_variables(columns, query, evidence, discrete=True)
+    variables = () if isinstance(query, Marginal) else resolve_query_variables(columns, query, discrete=True)
     likelihoods = [np.ones(size) for size in columns.n_values]
     for v, logs in evidence.likelihoods.log_weights.items():
         likelihoods[v] = np.exp(logs)

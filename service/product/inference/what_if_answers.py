@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import AfterValidator, ConfigDict, Field
 
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.likelihoods import SEVERAL, read_evidence_likelihoods
+from learners.circuits.queries.likelihoods import SEVERAL, settled_columns
 from learners.errors import Cancelled, LearnerError, NoClass, UnknownColumn
 from learners.models.evidence import Evidence, Known, RawValue
 from learners.models.explanation import explain
@@ -329,7 +329,7 @@ def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, s
 def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the discrete and the numeric columns that are not given."""
     columns = model.columns
-    settled = read_evidence_likelihoods(columns, evidence, {}).settled
+    settled = settled_columns(evidence)
     free = [v for v in columns.circuit.scope(columns.circuit.root) if columns.names[v] not in settled]
     discrete = tuple(columns.names[v] for v in free if columns.n_values[v])
     return discrete, tuple(columns.names[v] for v in free if not columns.n_values[v])

@@ -107,7 +107,7 @@ def _most_probable(
 ) -> list[Answer]:
     assert isinstance(query, Map)
     started = time.perf_counter()
-    variables = resolve_query_variables(columns, query, evidence, discrete=None)
+    variables = resolve_query_variables(columns, query, discrete=None)
     x = columns.rows([evidence.values])[:, 0]
     left_out = elimination.network.left_out
     observed = {v: int(x[v]) for v in np.flatnonzero(~np.isnan(x)).tolist() if v not in left_out}

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from fewpass import ESKDB, KDB, Conditional, Edges, Map, Marginal, Sampling, StructurePosterior
+from learners.circuits.queries.likelihoods import read_evidence
 from learners.registry.networks.likelihood_weighting import NotSampled
 from learners.registry.networks.network_answers import compile_model_circuit
 from service.product.inference import queries
@@ -45,6 +46,19 @@ def test_samples_are_limited_checked_and_answered(table, make, monkeypatch):
     assert by_itself["sampled"]["largest_error"] <= 0.002
     with pytest.raises(NotSampled, match="'map'"):
         queries.answer_model_queries(model, [Map(("a",))])
+
+
+def test_evidence_is_read_once(table, monkeypatch):
+    """By what a request does: the size of its answers follows from the names of the columns."""
+    model, read = KDB().fit(table, "class").model_, []
+    monkeypatch.setattr(
+        "learners.circuits.queries.queries.read_evidence", lambda *given: read.append(given) or read_evidence(*given)
+    )
+    asked = queries.limit_queries(model, [Map(evidence={"a": "v1"}), Conditional("b", {"class": 1})], 100, 20.0)
+    queries.check_query_answer_size(model, asked, 100)
+    assert not read
+    best, _ = queries.answer_model_queries(model, asked)
+    assert len(read) == 2 and best["assignment"].keys() == {"b", "c", "class"}
 
 
 def test_a_posterior_answers_about_structures_and_about_its_best_graph():
