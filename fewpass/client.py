@@ -37,7 +37,7 @@ class ServerError(LearnerError):
     Attributes
     ----------
     status : int or None
-        Of the HTTP answer; None if there was none.
+        Status of the HTTP answer; None if the server gave no answer.
     problem : dict
         The members of the problem+json answer.
     """
@@ -124,7 +124,7 @@ class Client:
             The name to publish under.
         learner : str
         parameters : mapping, optional
-            Of the learner.
+            Parameters of the learner.
         advance : callable
             Gets the progress of the job now and then.
         **options

@@ -124,7 +124,7 @@ class Kept:
     def to_network(self, path: str | Path | None = None, *, format: str | None = None) -> str:
         """Return the network as text for other programs, and write it to `path` if given.
 
-        Of an ensemble it is the joint member, of a posterior over structures the most probable graph.
+        For an ensemble this is the joint member, for a posterior over structures the most probable graph.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Kept:
         Raises
         ------
         NoNetwork
-            If the model is none.
+            If the model is not a network.
         NoTables, TablesTooLarge
             If its tables are too large.
         InvalidNetwork
@@ -331,7 +331,7 @@ def fitted_of(estimator: Any) -> Fitted:
     Raises
     ------
     LearnerError
-        If it is none of ours.
+        If it is not an estimator of fewpass.
     NotFittedError
     """
     from service.product.versions.fitted_models import Fitted, json_learner_parameters

@@ -31,7 +31,7 @@ def load(path: str | Path) -> Any:
     Returns
     -------
     estimator
-        Of the class that its learner has: `FewPassClassifier`, `KDB`, …; of a network a `SumProductNetwork`, which answers every query.
+        An instance of its learner's class: `FewPassClassifier`, `KDB`, …; for a network a `SumProductNetwork`, which answers every query.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def load(path: str | Path) -> Any:
     CorruptFile
         If it is another file, is damaged, or needs another version of fewpass.
     NetworkFileError, InvalidNetwork, NetworkTooLarge
-        Of a network.
+        If the file of a network is invalid.
     """
     return estimator_of(fitted_models.load_fitted_model(Path(path)))
 

@@ -84,7 +84,7 @@ def log_model(
     model : estimator
         Any but posteriors over structures.
     name : str
-        Of the model in the run.
+        Name of the model in the run.
     input_example : pandas.DataFrame, optional
         A few rows without classes, which are logged beside the model. Its signature lets every column be missing.
     registered_model_name : str, optional

@@ -168,7 +168,7 @@ class CircuitParameters(GibbsParameters):
         How numeric columns are modelled for which the user says nothing else; by default "intervals", of "gaussian-mixture"
         "gaussian". "auto" chooses a
         distribution for each column by the likelihood of drawn rows (`structures.column_models.chosen_leaves`); ADF and BMM, which learn
-        "gaussian", "poisson" and "exponential" only, then take "gaussian". Of sampling: by default "by-column", families that
+        "gaussian", "poisson" and "exponential" only, then take "gaussian". For sampling: by default "by-column", families that
         the column asks for; or the families of Yokoi and Sato's paper.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.

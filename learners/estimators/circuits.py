@@ -90,7 +90,7 @@ class CircuitEstimator(Explaining, DensityMixin, BaseEstimator):
         Warns
         -----
         ColumnWarning
-            Of columns that are not used, or not with all their values.
+            If a column is not used, or not with all its values.
 
         Raises
         ------
@@ -168,7 +168,7 @@ class CircuitEstimator(Explaining, DensityMixin, BaseEstimator):
             Each cell by itself, its most probable value, or the mean of a number; or a row's missing cells together by one draw given the
             others.
         seed : int
-            Of draws.
+            Seed of the draws.
 
         Returns
         -------
@@ -199,7 +199,7 @@ class CircuitEstimator(Explaining, DensityMixin, BaseEstimator):
         Returns
         -------
         pyarrow.Table, or what the estimator was fitted to: a pandas frame or an array
-            Of the columns and types that it was fitted to, those that it left out excepted.
+            The columns and types that it was fitted to, without the columns that it left out.
 
         Raises
         ------

@@ -102,7 +102,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         Warns
         -----
         ColumnWarning
-            Of columns that are not used, or not with all their values.
+            If a column is not used, or not with all its values.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         parameters : mapping
-            Of the learner; those that this estimator does not have are left out.
+            Parameters of the learner; ignores those that this estimator does not have.
         names : sequence of str
             All columns of the table but the target, in order.
         is_named : bool

@@ -136,7 +136,7 @@ class Map(ColumnQuery):
     k : int
         Trees of `kbt` and `exact`, samples of `beam`; from 1 to 1,000.
     seed : int
-        Of `beam`.
+        Seed of `beam`.
     best : int
         How many assignments to tell, the most probable first, from 1 to 1,000: by `exact` each proved, by `kbt` those of its trees.
 
@@ -220,7 +220,7 @@ class DrawQuery:
         "order": graphs weigh by their number of orders, exactly; "graph": corrected by importance weights of draws, with
         standard errors.
     n, seed : int
-        Of the draws; from 1 to 100,000 of them.
+        Number of draws, from 1 to 100,000, and their seed.
 
     Raises
     ------

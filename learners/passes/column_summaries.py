@@ -61,7 +61,7 @@ class ColumnSummaries(Statistic):
     `kept`: of an earlier training, whose attributes and cut points are kept: only domains are counted, without
     histograms.
     `max_classes`: a target of more classes is refused.
-    `max_states`: a numeric column of at most so many different numbers, all whole, becomes nominal; 0: none does.
+    `max_states`: the most different numbers, all whole, with which a numeric column becomes nominal; 0 keeps all numeric.
     `only`: the columns to summarise; None for all. Raises InvalidParameter.
     """
 

@@ -153,7 +153,7 @@ def export_network_command(
 ) -> None:
     """Write the network of a model for other programs, as BIF, XMLBIF or XDSL.
 
-    Of an ensemble that is its joint member, of a posterior over structures the most probable graph.
+    For an ensemble this is its joint member, for a posterior over structures the most probable graph.
     """
     chosen = choose_network_file_format(output, form)
     _give(reference, lambda here: product.export_version_network(here, reference, chosen), output, force, workspace)

@@ -64,7 +64,7 @@ def bench_learners(
     """Measure learners such as "nb" or "kdb:k=3", each in a fresh process that alternates training with a plain scan.
 
     `threads` are those of the scan and of the passes. There are `rounds` of each measurement, and one more, on few rows,
-    warms up. Raises InvalidParameter if a learner is none of ours; InvalidRequest if the data cannot be read, or not be
+    warms up. Raises InvalidParameter if a learner is unknown; InvalidRequest if the data cannot be read, or not be
     learned from.
     """
     specs = [LearnerSpec.parse(text) for text in learners]

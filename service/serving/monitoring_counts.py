@@ -156,7 +156,7 @@ class Observer:
         """Count the batches; above the row rate, only a sample of whole batches, since a few rows of each would cost as
         much as all of one.
 
-        Of few batches, rows of each: a single large request must not go by uncounted.
+        If batches are few, it samples rows of each: a single large request must not go by uncounted.
         """
         of_batches = min(self.one_in, WHOLE_BATCHES, 1 << max(0, (len(batches) // LEAST_BATCHES).bit_length() - 1))
         first_ids = np.array([one.first_id for one in batches], np.uint64)

@@ -188,7 +188,7 @@ def learn_mixture(
     passes: int,
     facts: Mapping[str, object],
 ) -> Passes[GaussianModel]:
-    """Run EM over all rows until drawn rows gain nothing; skipped if all rows were drawn."""
+    """Run EM over all rows until the drawn rows stop gaining likelihood. Does nothing if all rows were drawn."""
     growth, drawn, valid = grown
     rows_of = mixture_columns(schema).rows_of_chunk
     least, x = minimum_column_deviations(schema, densities), rows_of(valid)

@@ -22,8 +22,8 @@ def k_means(
 ) -> Integers:
     """Cluster points by k-means, (n,) int64: the numbers of their clusters.
 
-    points (n, n_features): from 0 to 1; they are rounded to multiples of 2^-12. Of several `starts`, that with the
-    smallest sum of squared distances counts. `rounds`: the most that Lloyd's algorithm takes.
+    points (n, n_features): from 0 to 1; they are rounded to multiples of 2^-12. The start with the smallest sum
+    of squared distances wins. `rounds`: the most that Lloyd's algorithm takes.
 
     References: Lloyd (1982), Least squares quantization in PCM; Arthur, Vassilvitskii (2007), k-means++: each centre
     to start from is the best of a few that are drawn.

@@ -21,7 +21,7 @@ from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze_arrays, read_only_array
 
 MOST_COMBINATIONS = 1 << 20
-"""Of the values of the missing parents, times classes: up to so many are summed out exactly, as in SQL."""
+"""Most combinations of values of missing parents, times classes, that are summed out exactly, as in SQL."""
 
 MOST_CELLS = 1 << 15
 """Numbers that one sum of one row may run over where there are more, all classes together."""
@@ -30,7 +30,7 @@ MOST_ENTRIES = 1 << 14
 """The most table entries, of all classes together, that a sum reads for a row whose answer is mostly another model's (`log_joint`)."""
 
 BLOCK_CELLS = 1 << 20
-"""Of the rows that are summed at a time: with more, more rows share a look-up; four times as many take 125 MB of memory instead of 52."""
+"""Cells of the rows that are summed at a time. With more, more rows share a look-up; four times as many take 125 MB instead of 52."""
 
 
 class Factor(NamedTuple):

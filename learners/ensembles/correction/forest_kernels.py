@@ -62,7 +62,7 @@ class PackedTrees(NamedTuple):
 def add_forest_scores(forest, packed, x, sizes, scores):
     """Add each tree's leaf value to the score of its class, tree by tree in order.
 
-    x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64. Of many rows a shallow
+    x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64. For many rows a shallow
     tree is not walked: a code of each attribute that it splits on leaves some of its leaves, a bit each, and the one that all
     codes of a row leave is the row's. All rows go down a packed tree together, a level at a time, so that none waits for
     another's memory. A row that lacks the attribute of a split on its way goes both ways, in the shares of the training rows.

@@ -70,7 +70,7 @@ class Source:
     arrow_schema : pyarrow.Schema
         Types are of the first file in which each column is not all null; columns are in the order that most files have.
     n_rows : int
-        Of the files: conditions do not change it.
+        Rows of the files; conditions do not change it.
     fragments : tuple of Fragment
         In file order.
     is_identified : bool

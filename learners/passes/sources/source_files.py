@@ -96,7 +96,7 @@ class SourceFile:
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """By which other readings of the file know it: SHA-256 of what is stored and, where they differ, of how it is read."""
+        """SHA-256 digests that identify the file: of its stored bytes if these are known, and of the form in which it is read."""
         return (self.stored_sha256, self.footer_sha256) if self.stored_sha256 else (self.footer_sha256,)
 
     @property

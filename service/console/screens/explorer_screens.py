@@ -210,7 +210,7 @@ def what_if_explorer_screen(request: Request) -> JSONObject:
 def initial_explorer_state(served: Served, reference: str) -> JSONObject:
     """Return the initial state of the explorer: the columns, and the evidence that a click on a value sets.
 
-    Values are those in which the joint distribution answers. Of too many intervals none is listed; a number can be typed.
+    Values are those in which the joint distribution answers. If there are too many intervals, it lists none, and a number can be typed.
     """
     # The joint member of an ensemble has fewer cuts than the ensemble, and answers in its own words.
     schema, summed_out = served.model.joint.schema, served.model.columns_without_missing_state()

@@ -50,7 +50,7 @@ def forget_predictions(
     """Forget predictions by client key or prediction id, for every version of a model (NotFound).
 
     Where rows are kept (mode "rows") what was counted of them is subtracted, but for how many values were absent, null,
-    unseen or out of range. Of counts alone nobody knows which row they came from. Predictions that a server has yet to
+    unseen or out of range. Nobody knows which row bare counts came from. Predictions that a server has yet to
     write are noted, and it leaves them out. Returns how many written `predictions` and `labels` were removed, and rows
     `subtracted` from the counts.
     """

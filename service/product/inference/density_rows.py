@@ -71,7 +71,7 @@ def graph_averaged_scorer(
 ) -> GraphAverage | None:
     """Return a scorer that averages over the graphs of a posterior over structures; None if no average is requested.
 
-    Raises NoGraphs if the model is none; NoRows, NoTables, UnknownColumn, InvalidParameter or ImpossibleEdges.
+    Raises NoGraphs if the model is not a posterior over graphs; NoRows, NoTables, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
     if average is None:
         return None

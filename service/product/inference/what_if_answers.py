@@ -195,7 +195,7 @@ def unseen_value_warnings(schema: Schema, evidence: Mapping[str, RawValue]) -> l
 def evidence_for_queries(model: Model, evidence: Evidence) -> dict[str, Known]:
     """Convert evidence for queries, where null means unknown: a missing value becomes its label.
 
-    Where training saw no missing value of a column, or a circuit sums it out, null says nothing, here as in a prediction.
+    If training saw no missing value of a column, or a circuit sums it out, null means unknown, as in a prediction.
     """
     summed_out = model.columns_without_missing_state()
     attributes = {each.name: each for each in model.schema.attributes if each.name not in summed_out}

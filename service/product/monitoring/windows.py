@@ -215,8 +215,8 @@ def monitoring_windows(
 ) -> JSONObject:
     """Return a timeline: rows, rates, surprise, estimates, and drift of each step (InvalidRequest, NotFound).
 
-    `since` is how far back, such as 24h or 30d; `against` is as in `monitoring_window_report`. Steps are tested where there are at most 72, as
-    each has its own tests.
+    `since` is how far back, such as 24h or 30d; `against` is as in `monitoring_window_report`. Steps are tested for
+    drift only if there are at most 72, because each is tested by itself.
     """
     watching = Watching(workspace, reference)
     end, whole, each = hour_end(until), parse_time_span("since", since), parse_time_span("step", step)

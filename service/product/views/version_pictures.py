@@ -16,7 +16,7 @@ from service.workspace import Workspace
 def draw_version_structure(workspace: Workspace, reference: str, member: int | None = None) -> bytes:
     """Draw the structure of a version as SVG: columns in layers below the class, or the nodes of a circuit.
 
-    Of a posterior over structures, every probable edge with its width by probability. Raises PictureTooLarge if it is a
+    For a posterior over structures it draws every probable edge, with its width by probability. Raises PictureTooLarge if it is a
     circuit of too many regions.
     """
     version = load_served_model(workspace, reference)
