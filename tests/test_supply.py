@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from learners import Source, drive
 from learners.errors import ExtraMissing
@@ -45,6 +47,28 @@ def test_both_names_of_xgboost_are_pinned_to_one_version_and_no_gpu_library_is()
 def test_every_requirement_of_a_plain_install_is_pinned():
     names = {name.lower().replace("_", "-") for name in PINNED}
     assert [r.name for r in REQUIREMENTS if r.name.lower() not in names] == []
+
+
+def brought(requirements, extras=("",)):
+    """The names of all distributions that requirements bring here, with what these require."""
+    names = set()
+    waiting = [(one, extras) for one in requirements]
+    while waiting:
+        one, of = waiting.pop()
+        if one.marker is not None and not any(one.marker.evaluate({"extra": extra}) for extra in of):
+            continue
+        name = canonicalize_name(one.name)
+        if (name, frozenset(one.extras)) not in names:
+            names.add((name, frozenset(one.extras)))
+            inner = [Requirement(text) for text in distribution(name).requires or []]
+            waiting += [(each, ("", *one.extras)) for each in inner]
+    return {name for name, _ in names}
+
+
+def test_a_plain_install_brings_sixty_packages_at_most():
+    names = brought(REQUIREMENTS) | {"fewpass"}
+    assert {"numpy", "psycopg-binary", "joblib"} <= names  # of ours, of an extra of dbos, of scikit-learn
+    assert len(names) <= 60, sorted(names)
 
 
 # Imported by none of what a plain install must run, with all that they bring.

@@ -89,6 +89,20 @@ BODY_EXAMPLES: dict[str, JSONObject] = {
     },
     "PATCH /v1/schedules/{name}": {"cron": "0 4 * * mon-fri"},
 }
+# An example of each parameter of a path that has none of its own.
+PATH_EXAMPLES = {
+    "name": "play",
+    "reference": "play@champion",
+    "version": "3",
+    "alias": "champion",
+    "column": "outlook",
+    "file": "monday.parquet",
+    "form": "bif",
+    "job_id": "job-1a2b3c",
+    "receipt_id": "job-1a2b3c",
+    "alert": "0123456789abcdef",
+    "webhook": "fedcba9876543210",
+}
 
 
 def openapi_document(app: FastAPI, guard: Guard) -> JSONObject:
@@ -104,11 +118,17 @@ def openapi_document(app: FastAPI, guard: Guard) -> JSONObject:
 
 
 def _add_examples(schema: JSONObject) -> None:
-    """Add the examples of bodies that have none of their own."""
+    """Add the examples of bodies and of parameters of paths that have none of their own."""
     for operation, example in BODY_EXAMPLES.items():
         method, path = operation.split()
         if path in schema["paths"]:  # a server that only predicts has few of them
             schema["paths"][path][method.lower()]["requestBody"]["content"][JSON]["example"] = example
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                has_one = "examples" in parameter["schema"] or "example" in parameter["schema"]
+                if parameter["in"] == "path" and not has_one:
+                    parameter["example"] = PATH_EXAMPLES[parameter["name"]]
 
 
 def _say_items(schema: Any) -> None:

@@ -273,6 +273,17 @@ def test_every_route_has_one_request():
     assert sorted(asked) == sorted(operations), "give each route of the OpenAPI document a line in REQUESTS"
 
 
+def test_every_parameter_of_a_path_has_an_example():
+    for path, operations in create_app(Settings(workspace=Path("unused"))).openapi()["paths"].items():
+        for operation in operations.values():
+            own = [one for one in operation.get("parameters", ()) if one["in"] == "path"]
+            assert {one["name"] for one in own} == set(re.findall(r"{(\w+)}", path))
+            for one in own:
+                examples = [one["example"]] if "example" in one else one["schema"]["examples"]
+                pattern = one["schema"].get("pattern", "")
+                assert all(re.search(pattern, str(example)) for example in examples), (path, one)
+
+
 def test_the_answers_have_the_shapes_that_are_stored(tmp_path):
     with house_in(tmp_path) as house:
         assert answers(house) == KEPT.read_text(), (
