@@ -30,6 +30,11 @@ FEWEST_STEPS, MOST_FALLS = 50, 0.01
 WORSE, DEVIATIONS = 1.05, 3.0  # later rows disagree with rows at random where their log loss is so much greater
 
 
+def time_text(moment: str) -> str:
+    """Return a time of ISO 8601, midnight as its date."""
+    return moment.removesuffix("T00:00:00")
+
+
 @dataclass(frozen=True)
 class KeptBack:
     """Choice of held-out rows: decided once and stored with the training, since a reader must not change it.
@@ -85,7 +90,7 @@ class KeptBack:
         if self.by == "time":
             return [
                 f"Later rows are predicted worse than rows at random ({losses}), so the model is measured on the newest ones by "
-                f"{self.column!r} (after {self.until}); use --holdout-by random to evaluate on random rows.{self._not_learned()}"
+                f"{self.column!r} (after {time_text(self.until)}); use --holdout-by random to evaluate on random rows.{self._not_learned()}"
             ]
         decided = f", and decide whether {self.goes_on!r}, which grows with them, is used" if self.goes_on else ""
         return [

@@ -22,7 +22,7 @@ from service.product.inference.density_rows import (
     write_imputed_rows,
 )
 from service.product.outputs import Output
-from service.product.versions.learned_rows import learned_rows_warnings
+from service.product.versions.learned_rows import later_rows_warnings, learned_rows_warnings
 from service.product.versions.registry import load_served_model
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
@@ -46,10 +46,11 @@ def predict_files(
     **how: Any,
 ) -> int:
     """Predict the classes of file rows into a Parquet file; returns the number of rows as `scoring.score_files` does."""
-    model = load_served_model(workspace, reference).model
-    return scoring.score_files(
-        model, _rows(workspace, uris, model, columns), output, threads=available_threads(workspace.settings), **how
-    )
+    version = load_served_model(workspace, reference)
+    rows = _rows(workspace, uris, version.model, columns)
+    for words in later_rows_warnings(workspace, version.name, version.version, version.schema, rows):
+        how.get("warn", ignore_report)(words)
+    return scoring.score_files(version.model, rows, output, threads=available_threads(workspace.settings), **how)
 
 
 def score_file_likelihoods(
@@ -128,6 +129,7 @@ def run_evaluation_step(workspace: Workspace, run: Run) -> JSONObject:
     rows = open_evaluation_source(workspace, request.uris, request.dataset, run, version.schema, request.columns)
     warnings = scoring.absent_column_warnings(version.model, rows)
     warnings += learned_rows_warnings(workspace, version.name, version.version, rows)
+    warnings += later_rows_warnings(workspace, version.name, version.version, version.schema, rows)
     measured = scoring.measure_model(version.model, rows, run.report)
     warnings += measured.warnings
     return {"model": version.name, "version": version.version, **measured.beside_floor} | (
@@ -159,6 +161,7 @@ def evaluate_versions(
         )
         warnings += [f"{reference}: {words}" for words in scoring.absent_column_warnings(version.model, rows)]
         warnings += learned_rows_warnings(workspace, version.name, version.version, rows)
+        warnings += later_rows_warnings(workspace, version.name, version.version, version.schema, rows)
         measured = scoring.measure_model(version.model, rows, report)
         warnings += [f"{reference}: {words}" for words in measured.warnings]
         models.append({"model": version.name, "version": version.version, **measured.metrics})

@@ -6,9 +6,11 @@ import datetime
 import json
 from dataclasses import dataclass
 
-from learners.passes.sources.row_filter import Since
+from learners.errors import SourceError
+from learners.passes.sources.row_filter import Since, file_time_bounds
 from learners.passes.sources.source import Condition, Source, SourceFile
-from service.product.datasets.later_rows import First, KeptBack
+from learners.schema.schema import Schema
+from service.product.datasets.later_rows import First, KeptBack, time_text
 from service.product.datasets.training_rows import Share
 from service.product.versions.provenance import kept_back
 from service.requests.requests import TrainRequest
@@ -88,3 +90,30 @@ def learned_rows_warnings(workspace: Workspace, name: str, number: int, source: 
     return [
         f"{name}@{number} has learned rows of {files}: measured on what it has learned, a model looks better than it is. Measure it on other files."
     ]
+
+
+def later_rows_warnings(workspace: Workspace, name: str, number: int, schema: Schema, source: Source) -> list[str]:
+    """Return a warning if all rows are later than training by the column that chose its newest rows and was left out.
+
+    `schema.encoding.later_times` compares the columns that were learned.
+    """
+    by = LearnedRows.of(get_version(workspace.control, name, number)).by
+    if by is None or by.by != "time" or by.column not in source.arrow_schema.names:
+        return []
+    if by.column in {attribute.name for attribute in schema.attributes}:
+        return []
+    try:
+        firsts = [file_time_bounds(source, index, by.column)[0] for index in range(len(source.files))]
+    except SourceError:  # the file holds no times there, which a model that left the column out need not know
+        return []
+    first = min((moment for moment in firsts if moment is not None), default=None)
+    if first is None or _in_utc(first) <= _in_utc(datetime.datetime.fromisoformat(by.newest or by.until)):
+        return []
+    return [
+        f"All rows are later than those the model learned from: {by.column!r} ended at {time_text(by.newest or by.until)} in training and "
+        f"begins at {time_text(first.isoformat())} here. Evaluate the model on such rows, or train with newer ones."
+    ]
+
+
+def _in_utc(moment: datetime.datetime) -> datetime.datetime:
+    return moment.replace(tzinfo=datetime.UTC) if moment.tzinfo is None else moment

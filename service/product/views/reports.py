@@ -13,7 +13,7 @@ from service.product.inference.metric_words import interval_words
 from service.product.inference.scoring import measure_model
 from service.product.outputs import Output, check_output_free, output_draft, output_file_name
 from service.product.versions.evaluation_records import load_model_report
-from service.product.versions.learned_rows import learned_rows_warnings
+from service.product.versions.learned_rows import later_rows_warnings, learned_rows_warnings
 from service.product.versions.registry import find_version, load_served_model
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
@@ -89,7 +89,11 @@ def write_version_report(
         open_data_source(workspace, list(uris), is_remote=False, columns=columns, schema=model.schema), model.schema
     )
     measured = measure_model(model, source, is_reported=True)
-    for words in [*measured.warnings, *learned_rows_warnings(workspace, version.name, version.version, source)]:
+    known = (
+        *learned_rows_warnings(workspace, version.name, version.version, source),
+        *later_rows_warnings(workspace, version.name, version.version, model.schema, source),
+    )
+    for words in (*measured.warnings, *known):
         warn(words)
     report = measured.report
     assert report is not None

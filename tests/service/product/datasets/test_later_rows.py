@@ -14,7 +14,7 @@ from service.product import train_steps
 from service.product.versions.provenance import kept_back
 from service.requests.problems import InvalidRequest
 from service.requests.requests import ForgetRequest
-from tests.service.asking import training
+from tests.service.asking import model_of, training
 from tests.support.registry import rush_hours
 from tests.support.registry import table as hourly_table
 
@@ -78,6 +78,32 @@ def test_the_newest_rows_are_kept_back_where_they_are_predicted_worse(ending, wo
     assert version.metrics["evaluated_on"] == "newest rows, learned afterwards"
     words = [text for text in warned if "measured on the newest ones by 'when' (after 2026-03-08T15:00:00)" in text]
     assert len(words) == 1 and "--holdout-by random" in words[0] and "for rows at random" in words[0]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_rows_later_than_training_are_told_by_a_column_that_was_left_out(ending, workspace, tmp_path):
+    def written(name, rows):
+        path = str(tmp_path / f"{name}.{ending}")
+        rows.to_pandas().to_csv(path, index=False) if ending == "csv" else pq.write_table(rows, path)
+        return path
+
+    moments = [START + datetime.timedelta(days=int(hour) // 20) for hour in range(N)]
+    rows = table().set_column(0, "when", pa.array(moments, pa.timestamp("s")))
+    version, _ = train(workspace, written("t", rows))
+    learned = {one.name for one in model_of(version).schema.attributes}
+    assert "when" not in learned
+    later = rows.slice(0, 200).set_column(0, "when", pa.array([datetime.datetime(2027, 1, 1)] * 200, pa.timestamp("s")))
+    paths = {"later": written("later", later), "mixed": written("mixed", pa.concat_tables([later, rows.slice(0, 5)]))}
+    told = "All rows are later than those the model learned from: 'when' ended at 2026-04-10 in training and begins at 2027-01-01 here"
+    for name, path in paths.items():
+        warned = []
+        product.predict_files(workspace, "m", [path], tmp_path / f"{name}.scored.parquet", warn=warned.append)
+        evaluated = product.evaluate_versions(workspace, ["m", "m"], [path])
+        page = tmp_path / f"{name}.html"
+        of_report = []
+        product.write_version_report(workspace, "m", [path], page, warn=of_report.append)
+        is_told = [any(told in text for text in some) for some in (warned, evaluated.get("warnings", []), of_report)]
+        assert is_told == [name == "later"] * 3, (name, warned, evaluated, of_report)
 
 
 def test_where_they_agree_or_where_it_is_asked_rows_are_kept_back_at_random(workspace, tmp_path, chosen):
