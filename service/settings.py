@@ -210,7 +210,7 @@ class Settings(BaseSettings):
 
     monitoring: Literal["off", "counts", "rows"] = Field(
         default="counts",
-        description="What is kept of served rows: nothing, counts of their values, or also each row; a model may have its own.",
+        description="Record of served rows: none, counts of their values, or each row, too; a model may have its own setting.",
     )
     monitoring_rows_per_s: int = Field(
         default=20_000, ge=1, description="Served rows that a process counts in a second; of more, one in k by a hash."

@@ -39,6 +39,7 @@ SLOW = [
     "service/processes",
     "service/product/test_pruning_faults.py",
     "service/product/test_s3.py",
+    "service/test_cli_page.py",
     "service/test_full_disk.py",
     "service/test_how_to.py",
     "service/test_readme.py",

@@ -114,7 +114,7 @@ def _train(trial: Trial, data: Loaded, rows: Integers, threads: int) -> tuple[Pr
     occurring, codes = np.unique(data.y[rows], return_inverse=True)
     if occurring.size == 1:
         # No learner accepts a single class; the fold says nothing else, so this is the answer of all.
-        return _constant(data.y[rows], n_classes), "the training rows have one class: predicted always"
+        return _constant(data.y[rows], n_classes), "the training rows have one class only, which is always predicted"
     spec = LearnerSpec.parse(trial.learner)
     try:
         if spec.is_peer:

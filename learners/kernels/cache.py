@@ -57,7 +57,7 @@ def is_trusted_cache_folder(folder: Path) -> bool:
     why = untrusted_cache_reason(folder)
     if why is not None:
         remedy = "Remove the folder, or set NUMBA_CACHE_DIR to one that only this user may write."
-        message = f"Kernels are compiled anew in each process, because {why}. {remedy}"
+        message = f"Each process compiles the kernels again, because {why}. {remedy}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     return why is None
 

@@ -30,7 +30,7 @@ class NoJoint(LearnerError, ValueError):
     def __init__(self, kind: str) -> None:
         super().__init__(
             f"A model of kind {kind!r} has no joint distribution to query. Use a circuit (learner spn), a network (nb, tan, kdb, skdb, orders), "
-            "or an ensemble (auto, eskdb)."
+            "or an ensemble (auto, eskdb) (docs/limits.md#probabilities)."
         )
 
 

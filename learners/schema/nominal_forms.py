@@ -68,7 +68,8 @@ def nominal_forms(column: pa.Array, name: str) -> tuple[pa.Array, Mask]:
     if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
         return _times(column)
     raise SchemaError(
-        f"Column {name!r} holds {kind}, which cannot be read as nominal values. Convert it, or drop it.", name
+        f"Column {name!r} holds {kind}, which cannot be read as nominal values. Convert it, or drop it (docs/limits.md#columns).",
+        name,
     )
 
 
@@ -102,7 +103,7 @@ def dictionary_encoded_column(column: pa.Array, name: str) -> pa.DictionaryArray
         return (widen_decimal_column(column) if pa.types.is_decimal(column.type) else column).dictionary_encode()
     except pa.ArrowException:
         raise SchemaError(
-            f"Column {name!r} holds {column.type}, which cannot be read as nominal values. Convert it, or drop it.",
+            f"Column {name!r} holds {column.type}, which cannot be read as nominal values. Convert it, or drop it (docs/limits.md#columns).",
             name,
         ) from None
 

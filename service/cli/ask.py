@@ -82,7 +82,7 @@ def query_command(
     ] = None,
     network: Annotated[
         Path | None,
-        Option("--network", help="A network file: the graph to score or that answers, or present edges."),
+        Option("--network", help="Network file with the graph to score or to query, or with the edges to require."),
     ] = None,
     parameters: Annotated[
         Texts, Option("--set", help="n, seed, prior, level, joint, solver, k, best or time_limit_s, as name=value.")

@@ -10,7 +10,9 @@ from service.terminal_output import err, open_existing_workspace, out, print_jso
 
 
 def audit_command(
-    actor: Annotated[str | None, Option("--actor", help="A key, a job or a user, as the table names it.")] = None,
+    actor: Annotated[
+        str | None, Option("--actor", help="Show only the changes of this key, job or user, named as in the table.")
+    ] = None,
     limit: Annotated[int, Option("--limit", "-n", min=1, max=1000, help="Number of lines, newest first.")] = 50,
     verify: Annotated[
         bool, Option("--verify", help="Check the chain of hashes; exit 1 if a line was changed or removed.")

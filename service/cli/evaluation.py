@@ -342,7 +342,7 @@ def show_evaluation_comparison(comparison: JSONObject) -> None:
         mean, error = difference["log_loss"], difference["standard_error"]
         size = f"by {abs(mean):.4f} ± {error:.4f} (one standard error)"
         if abs(mean) <= 2 * error:
-            words = f"The log losses of {names[0]} and {name} differ {size}: which chance alone explains."
+            words = f"{names[0]} and {name} differ {size} in log loss, which chance alone can explain."
         else:
             words = f"{name} has the {'lower' if mean < 0 else 'higher'} log loss, {size}."
         out.print(escape_rich_markup(words), highlight=False)

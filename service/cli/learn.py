@@ -189,7 +189,7 @@ def train_command(
     if by_name != version.version:
         reference = f"{version.name}@{version.version}"
         out.print(
-            f"{version.name} goes on meaning version {by_name}, its champion: fewpass models alias {reference} champion",
+            f"{version.name} still stands for version {by_name}, its champion. To change that: fewpass models alias {reference} champion",
             highlight=False,
         )
     steps = suggested_next_commands(
@@ -338,7 +338,7 @@ def _aliases_that_stay(workspace: Workspace, forgotten: JSONObject) -> list[str]
 def _withdraw(name: str, where: str, reason: str | None, workspace: Path | None, json_output: bool) -> None:
 
     if not reason:
-        raise typer.BadParameter("Say why: it is kept with the rule.", param_hint="--reason")
+        raise typer.BadParameter("Give a reason; it is stored with the rule.", param_hint="--reason")
     with open_existing_workspace(workspace) as here:
         done = product.withdraw_forgetting_rule(here, name, where, by=_user(), reason=reason)
     print_json_and_exit(done, json_output)

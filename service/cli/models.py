@@ -291,7 +291,7 @@ def import_model_command(
         raise typer.BadParameter(f"there is no file {source}", param_hint="PATH")
     is_network = not is_logged and network_file_format(path) is not None
     if is_network and name is None:
-        raise typer.BadParameter("name the model that the network becomes", param_hint="--name")
+        raise typer.BadParameter("name the model: --name NAME is required for a network", param_hint="--name")
     with Workspace(command_line_settings(workspace)) as here:
         if is_network and name is not None:
             version = product.import_network(here, path, name)

@@ -138,7 +138,9 @@ def restore_command(
     print_json_and_exit(done, json_output)
     out.print(f"[bold]{escape_rich_markup(done.path)}[/]: {done.n_versions} versions as of {done.created_at}")
     if not done.has_control:
-        out.print("[yellow]Without the control database[/]: restore it too, from before this backup (psql).")
+        out.print(
+            "[yellow]The backup lacks the control database[/]: restore it, too, from a dump made before this backup (psql)."
+        )
 
 
 def doctor_command(

@@ -67,7 +67,8 @@ def verify_receipt_command(
         Option("--key", exists=True, dir_okay=False, help="File of the public key.", show_default="of this workspace"),
     ] = None,
     where: Annotated[
-        str | None, Option("--where", help="Check also that the receipt is of this condition; needs the workspace.")
+        str | None,
+        Option("--where", help="Also check that the receipt belongs to this condition; needs the workspace."),
     ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,

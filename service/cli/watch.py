@@ -82,7 +82,7 @@ def show_drift(drift: JSONObject) -> None:
     if drift["is_drifting"] is None:
         out.print(escape_rich_markup(drift["why"]), highlight=False)
     elif not drift["causes"]:
-        out.print("[green]no drift[/]: no difference is both sure and large enough")
+        out.print("[green]no drift[/]: no difference is both significant and large enough")
     for number, cause in enumerate(drift["causes"], 1):
         out.print(f"[bold]{number}.[/] {escape_rich_markup(cause['words'])}", highlight=False)
     if "note" in drift:

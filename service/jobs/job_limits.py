@@ -14,7 +14,7 @@ from service.settings import Settings
 # Counts get one part of a job's memory: a cell of 16 bytes becomes some 600 bytes of trees while they are estimated
 # (measured: kdb with k = 2 of 200,000 rows without any order), and spilling must begin well before those need the rest.
 COUNTS_SHARE = 8
-LESS = "Raise memory_limit (the default is FEWPASS_JOB_MEMORY), or reduce max_values or k."
+LESS = "Raise memory_limit (the default is FEWPASS_JOB_MEMORY), or reduce max_values or k (docs/limits.md#memory-time-and-size)."
 NICENESS = 10  # of a process of a job, beyond that of the process that starts it
 LEAST_PRIORITY = 19
 OWN = ("RssAnon:", "RssShmem:", "VmSwap:")

@@ -148,7 +148,7 @@ def _queue_again(job_id: str) -> None:
 
 def _start_over(error: LeaseLost) -> NoReturn:
     """Restart the process at once, since its jobs now belong to other workers."""
-    structlog.get_logger("worker").warning("this worker was taken for dead, so it starts anew", reason=str(error))
+    structlog.get_logger("worker").warning("this worker was taken for dead and restarts", reason=str(error))
     restart_worker_process()
 
 
@@ -166,4 +166,4 @@ def _clear(leftovers: workflows.Leftovers) -> None:
     try:
         leftovers.clear()
     except Exception as error:  # the control database is away, and jobs wait for it as well
-        structlog.get_logger("worker").warning("what jobs have left is not removed yet", reason=str(error))
+        structlog.get_logger("worker").warning("leftovers of jobs are not removed yet", reason=str(error))

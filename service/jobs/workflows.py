@@ -198,7 +198,7 @@ class Leftovers:
         for job_id in ended & self._ended:
             remove_job_scratch(self.layout, job_id)
             with structlog.contextvars.bound_contextvars(job=job_id):
-                structlog.get_logger("jobs").info("what the job has left is removed")
+                structlog.get_logger("jobs").info("leftovers of the job are removed")
         self._ended = ended
 
     def _has_ended(self, job_id: str) -> bool:

@@ -298,8 +298,8 @@ def _show(story: JSONObject) -> None:
         f"[bold]Refresh[/]: {refresh['n_rows_read']:,} orders came. Version {refresh['version']} took "
         f"{refresh['seconds']:.1f} s: it read the new file and reused the counts of {refresh['n_rows_reused']:,} orders.",
         f"[bold]Forget[/]: {forget['where']}, {forget['n_rows']:,} orders. Version {forget['version']} took "
-        f"{forget['seconds']:.1f} s with its proof: it {verdict} the model that the remaining {forget['n_rows_left']:,} "
-        "orders give. The versions that knew them are deleted.",
+        f"{forget['seconds']:.1f} s with its proof: it {verdict} the model of the remaining {forget['n_rows_left']:,} "
+        "orders. The versions that contained the forgotten ones are deleted.",
         f"[bold]Ask[/]: all we know is {evidence}. Late with probability {requests['probability']:.2f}; "
         f"by the sampling error of the rows {low:.2f} to {high:.2f}.",
         f"[bold]Serve[/]: {requests['n_requests']} requests of one row without {', '.join(requests['missing'])}: median "

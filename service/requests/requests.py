@@ -104,7 +104,7 @@ class DatasetRequest(Request):
     target: str | None = Field(default=None, description="The column to predict.", examples=["class"])
     columns: Columns = Field(
         default_factory=dict,
-        description="What you know better than the inference, by column; under * how the files are written.",
+        description="Corrections of the inferred schema, by column; under * how the files are written.",
         examples=[{"age": {"kind": "numeric"}, "row_id": {"drop": True}}],
     )
 
@@ -280,7 +280,7 @@ class ForgetRequest(LimitedRequest):
     dry_run: bool = Field(
         default=False,
         exclude_if=is_false,
-        description="Only say how many rows of which files would be forgotten, and which models would be trained again.",
+        description="Only report how many rows of which files would be forgotten, and which models would be trained again.",
     )
 
     @model_validator(mode="after")
@@ -336,7 +336,7 @@ class PromotionRule(Request):
     dataset: str | None = Field(
         default=None, description="A registered data set to measure on, instead of the newest rows that were kept back."
     )
-    newest_files: int = Field(default=1, ge=1, le=10_000, description="Of how many files the rows kept back count.")
+    newest_files: int = Field(default=1, ge=1, le=10_000, description="Number of files whose held-out rows count.")
     min_rows: int = Field(
         default=100, ge=1, description="Fewer rows decide nothing; older files are added until there are so many."
     )

@@ -78,7 +78,7 @@ def test_one_class_and_no_informative_column_have_an_answer_that_says_so(tmp_pat
     path = tmp_path / "odd.parquet"
     pq.write_table(pa.table({"x": [1.0, 2.0, 3.0], "class": ["a", "a", "b"]}), path)
     notes = {o.note for o in cross_validate([path], ["nb"], repetitions=3)}
-    assert "the training rows have one class: predicted always" in notes
+    assert "the training rows have one class only, which is always predicted" in notes
     noise = tmp_path / "noise.parquet"
     pq.write_table(pa.table({"x": [0.0, 0.0, 1.0, 1.0] * 10, "class": ["a", "b"] * 20}), noise)
     (first, *_) = cross_validate([noise], ["nb"], repetitions=1)

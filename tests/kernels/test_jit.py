@@ -234,7 +234,7 @@ def test_kernels_that_others_may_have_written_are_neither_loaded_nor_kept(tmp_pa
     (inner,) = cache.iterdir()
     inner.chmod(0o1777)  # where the files are, stickiness lets everybody add one
     is_trusted_cache_folder.cache_clear()
-    with pytest.warns(RuntimeWarning, match="Kernels are compiled anew in each process"):
+    with pytest.warns(RuntimeWarning, match="Each process compiles the kernels again"):
         assert not n_found(1)
     inner.chmod(0o755)
     is_trusted_cache_folder.cache_clear()

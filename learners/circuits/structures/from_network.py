@@ -24,7 +24,7 @@ class NetworkTooLarge(LearnerError, ValueError):
     def __init__(self, n_edges: int, max_edges: int) -> None:
         super().__init__(
             f"The circuit of this network would have {n_edges:,} edges, more than max_edges={max_edges:,}. "
-            "Queries are answered without it (fewpass query). Train with fewer parents (a smaller k), fold rare values, or raise max_edges."
+            "Queries are answered without it (fewpass query). Train with fewer parents (a smaller k), fold rare values, or raise max_edges (docs/limits.md#probabilities)."
         )
         self.n_edges = n_edges
         self.max_edges = max_edges

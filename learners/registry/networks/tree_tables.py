@@ -22,7 +22,7 @@ class TablesTooLarge(LearnerError, ValueError):
     def __init__(self, n_cells: int, most: int) -> None:
         super().__init__(
             f"The tables of the network have {n_cells:,} probabilities, more than the {most:,} allowed here. Train with fewer parents "
-            "(a smaller k), or fold rare values (max_values)."
+            "(a smaller k), or fold rare values (max_values) (docs/limits.md#probabilities)."
         )
 
 

@@ -89,7 +89,7 @@ export function besidePanel(answer, kept, wordsOf, onSwap, onDrop) {
   if (surprises.every((each) => each !== undefined && each !== null)) {
     content.push(el("p", {}, `Surprise: ${rarity(answer.parts.posterior)} here, ${rarity(kept.answer.parts.posterior)} beside.`));
   }
-  content.push(el("p", {}, el("button", { type: "button", onclick: onSwap }, "Go to that case"), " ", el("button", { type: "button", onclick: onDrop }, "Let it go")));
+  content.push(el("p", {}, el("button", { type: "button", onclick: onSwap }, "Switch to that case"), " ", el("button", { type: "button", onclick: onDrop }, "Remove")));
   put("p-beside", ...content);
 }
 
@@ -114,7 +114,7 @@ export function askPanel(answer, onPick) {
   const most = told.ask_next.slice(0, 8);
   const scale = told.entropy || 1;
   put("p-ask",
-    el("p", {}, "How much of what is still open each column is expected to answer:"),
+    el("p", {}, "Share of the remaining uncertainty that each column is expected to remove:"),
     table(["column", "share", "#"], most.map((each) => [
       el("button", { type: "button", onclick: () => onPick(each.column) }, each.column),
       bar(Math.min(1, each.entropy_drop / scale)),
@@ -141,7 +141,7 @@ export function completionPanel(answer, onTake, wordsOf, onMore) {
   const told = answer.parts.completion;
   if (!told) return put("p-completion", whyNot(answer.absent.completion));
   const rows = Object.entries(told.assignment).slice(0, 200).map(([name, value]) => [name, value === null ? "(missing)" : wordsOf(name, value)]);
-  const found = told.is_optimal ? "This is the most probable." : "The best that was found in the time; a better one may exist.";
+  const found = told.is_optimal ? "This is the most probable." : "The best found within the time limit; a better one may exist.";
   put("p-completion",
     el("p", {}, `${found} Log probability ${digits(told.log_probability)}.`),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Completion" }, table(["column", "value"], rows, "")),

@@ -180,7 +180,7 @@ function explore(start) {
       ? [...state.present.map((edge) => [edge, "in", () => toggleEdge("present", edge)]), ...state.absent.map((edge) => [edge, "out", () => toggleEdge("absent", edge)])]
       : [...Object.keys(state.evidence), ...Object.keys(state.do)].map((name) => [name, wordsFor(name), () => retract(name)]);
     document.getElementById("chosen").replaceChildren(...items.map(([name, words, away]) =>
-      el("li", {}, el("button", { type: "button", onclick: away, "aria-label": `Take out ${name} ${words}` }, `${name.replace("->", " → ")} ${words} ×`))));
+      el("li", {}, el("button", { type: "button", onclick: away, "aria-label": `Remove ${name} ${words}` }, `${name.replace("->", " → ")} ${words} ×`))));
   }
 
   /** What the picture shows of a column: probabilities by place, now and without evidence, and what is supposed. */

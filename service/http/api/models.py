@@ -30,7 +30,7 @@ from storage.control.api_keys_and_sessions import Role
 from storage.models.model_versions import ModelVersion
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
-Member = Annotated[int | None, Query(description="Of an ensemble: the number of one member.", ge=0)]
+Member = Annotated[int | None, Query(description="Number of a member, for an ensemble.", ge=0)]
 Tag = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["checked-by"])]
 
 
@@ -295,7 +295,7 @@ def delete_model_tag_endpoint(
     return _tagged(workspace, reference, tag, None, only_if, response)
 
 
-@router.post("/{name}/aliases/{alias}/rollback", name="roll_back", summary="Let an alias mean what it meant before")
+@router.post("/{name}/aliases/{alias}/rollback", name="roll_back", summary="Move an alias back to its previous version")
 def roll_back_model_endpoint(
     name: str, alias: str, workspace: Ours, predictor: Ahead, only_if: OnlyIf, response: Response
 ) -> AliasesShape:

@@ -203,7 +203,9 @@ def add_labels_endpoint(reference: str, request: LabelsRequest, workspace: Ours)
 
 
 @router.get(
-    "/models/{reference}/monitoring/performance", name="performance", summary="Show what labels say of the model"
+    "/models/{reference}/monitoring/performance",
+    name="performance",
+    summary="Show the performance of a model on labelled rows",
 )
 def show_monitored_performance_endpoint(
     reference: str,

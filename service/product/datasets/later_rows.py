@@ -90,12 +90,13 @@ class KeptBack:
         if self.by == "time":
             return [
                 f"Later rows are predicted worse than rows at random ({losses}), so the model is measured on the newest ones by "
-                f"{self.column!r} (after {time_text(self.until)}); use --holdout-by random to evaluate on random rows.{self._not_learned()}"
+                f"{self.column!r} (after {time_text(self.until)}); use --holdout-by random to evaluate on random rows "
+                f"(docs/limits.md#time).{self._not_learned()}"
             ]
         decided = f", and decide whether {self.goes_on!r}, which grows with them, is used" if self.goes_on else ""
         return [
             f"The last rows, as they are given, are predicted worse ({losses}){decided}: future rows may be like them. Use --holdout-by "
-            "order to evaluate on the last rows."
+            "order to evaluate on the last rows (docs/limits.md#time)."
         ]
 
 

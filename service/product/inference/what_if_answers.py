@@ -64,10 +64,10 @@ class WhatIfRequest(Body):
     )
     do: dict[str, RawValue] = Field(
         default_factory=dict,
-        description="Columns of a network that are set from outside, whatever their causes are.",
+        description="Interventions: columns of a network set from outside, regardless of their causes.",
         examples=[{"outlook": "sunny"}],
     )
-    target: str | None = Field(default=None, description="The column in question; the class unless given.")
+    target: str | None = Field(default=None, description="The column to answer for; the class by default.")
     level: float = Field(
         default=0.9,
         gt=0,
@@ -77,15 +77,17 @@ class WhatIfRequest(Body):
     parts: Annotated[list[Part], Field(max_length=len(PARTS)), AfterValidator(_distinct)] = Field(
         default_factory=lambda: list(PARTS), description="All unless given."
     )
-    columns: Names | None = Field(default=None, description="Columns whose distribution is wanted; all unless given.")
+    columns: Names | None = Field(default=None, description="Columns whose distributions to return; all by default.")
     present: Names = Field(
         default_factory=list,
-        description="Of posteriors over structures: edges that are known.",
+        description="Edges known to be present, for posteriors over structures.",
         examples=[["a->b"]],
     )
-    absent: Names = Field(default_factory=list, description="Edges that are known not to be.")
-    time_limit_s: float = Field(default=0.3, ge=0, le=60, description="Of the search for the most probable completion.")
-    best: int = Field(default=1, ge=1, le=20, description="How many of the most probable completions are told.")
+    absent: Names = Field(default_factory=list, description="Edges known to be absent.")
+    time_limit_s: float = Field(
+        default=0.3, ge=0, le=60, description="Time limit of the search for the most probable completion."
+    )
+    best: int = Field(default=1, ge=1, le=20, description="Number of most probable completions to return.")
 
     @property
     def single(self) -> dict[str, RawValue]:

@@ -95,7 +95,9 @@ def test_the_command_line_updates_and_forgets(folder, tmp_path):
     fewpass("models", "alias", "daily@1", "champion", workspace=place)
     updated = fewpass(*train, workspace=place)
     said = " ".join(updated.stdout.split())
-    assert "daily goes on meaning version 1, its champion: fewpass models alias daily@2 champion" in said
+    assert (
+        "daily still stands for version 1, its champion. To change that: fewpass models alias daily@2 champion" in said
+    )
     assert "next: fewpass query daily@2 --of class" in said
     assert "read 3,600 rows; 3,000 were not read again for" in said and "counting pairs" in said
     forget = ("forget", "daily", "--where", "user = 3")

@@ -70,7 +70,9 @@ class ScoreRequest(PredictRequest, forbid_unknown_fields=True):
     ignore_unknown: Overlooked = False
     average: Annotated[
         OverGraphs | None,
-        msgspec.Meta(description="Of a posterior over structures: average over its graphs, not its most probable one."),
+        msgspec.Meta(
+            description="For a posterior over structures: average over its graphs instead of using the most probable one."
+        ),
     ] = None
 
 
