@@ -33,6 +33,7 @@ SLOW = [
     "service/jobs/test_jobs_machine.py",
     "service/jobs/test_limit_faults.py",
     "service/jobs/test_schedule_faults.py",
+    "service/jobs/test_worker_leases.py",
     "service/operations/test_demo.py",
     "service/operations/test_load.py",
     "service/operations/test_precompile.py",
