@@ -27,6 +27,10 @@ BEHIND = 1.04
 # Or where it would, at best, still have more than this multiple of it after the most rounds.
 HOPELESS = 2.0
 SUBSAMPLE, DEPTH = 0.8, 6
+# Where trees from nothing lower the ensemble's loss below this share of it, the columns interact in rules of many conditions:
+# there deep trees with small leaves are tried, and stay if they lower the loss by this share more.
+BY_RULES, DEEPER = 0.75, 0.02
+DEEP: dict[str, Any] = {"max_depth": 12, "min_child_weight": 0.1, "learning_rate": 0.2}
 # What trees start from: a multiple of the ensemble's scores.
 STARTS = {"from ensemble": 1.0, "alone": 0.0}
 N_FOLDS = 5
@@ -175,6 +179,19 @@ class _Way:
         return xgboost.train(self.settings, self.data.matrix(slice(None), self.start), num_boost_round=self.n_rounds)
 
 
+def _race(ways: list[_Way], pool: ThreadPoolExecutor, advance: Advance, least: float = math.inf) -> None:
+    """Boost each configuration until it converges; `least`: the least left-out loss of any other."""
+    least, going = min(least, ways[0].losses[0]), ways
+    for number in range(MOST_ROUNDS):
+        advance(number, MOST_ROUNDS)
+        for _ in pool.map(_Way.boost, going):
+            pass
+        least = min(least, *(min(one.losses) for one in ways))
+        going = [one for one in going if not has_boosting_converged(one.losses, least)]
+        if not going:
+            return
+
+
 def held_out_rows(y: Codes, n_classes: int, held: Integers, weights: Floats | None) -> Rows:
     """Some rows, with their weights, as what pool weights are fitted to; nothing is known of their classes."""
     own = None if weights is None else read_only_array(weights[held] / weights[held].mean())
@@ -242,16 +259,14 @@ def boost_ensemble_correction(
             return _Way(data, STARTS[name], _settings(schema.n_classes, seed))
 
         ways = list(pool.map(way, STARTS))
-        least = ways[0].losses[0]
-        going = ways
-        for number in range(MOST_ROUNDS):
-            advance(number, MOST_ROUNDS)
-            for _ in pool.map(_Way.boost, going):
-                pass
-            least = min(least, *(min(one.losses) for one in ways))
-            going = [one for one in going if not has_boosting_converged(one.losses, least)]
-            if not going:
-                break
+        _race(ways, pool, advance)
+        losses = {name: min(one.losses) for name, one in zip(STARTS, ways, strict=True)}
+        is_deep = False
+        if losses["alone"] < BY_RULES * ways[0].losses[0]:
+            deep = _Way(data, STARTS["alone"], _settings(schema.n_classes, seed) | DEEP)
+            _race([deep], pool, lambda done, rounds, words="": advance(rounds, rounds, words), losses["alone"])
+            if is_deep := min(deep.losses) < (1.0 - DEEPER) * losses["alone"]:
+                ways[1] = deep
         held = np.concatenate(ways[0].held)
         own = held_out_rows(data.y, schema.n_classes, held, row_weights)
         terms = np.stack(list(pool.map(_Way.scores, ways)), axis=1).astype(np.float32)
@@ -266,6 +281,7 @@ def boost_ensemble_correction(
         "left_out_losses": {"ensemble": ways[0].losses[0]}
         | {name: min(one.losses) for name, one in zip(STARTS, ways, strict=True)},
         "weights": dict(zip(STARTS, weights.tolist(), strict=True)),
+        "deep": is_deep,
     }
     left_out = np.einsum("rfc,f->rc", terms, weights)
     return Boosters(

@@ -60,6 +60,21 @@ def test_the_correction_of_an_interaction_does_not_depend_on_threads(threads):
     assert found.facts["rounds"]["alone"] <= found.facts["tried"]["alone"] <= MOST_ROUNDS
 
 
+def test_deep_trees_are_tried_where_a_rule_has_many_conditions():
+    """A parity of six columns is found by no tree of six levels that starts with others, and noise asks for no more levels."""
+    model, x, _ = trained("eskdb", 2)
+    rng = np.random.default_rng(0)
+    values = np.stack([1 + rng.integers(0, 2, 3000) for _ in range(x.shape[0])]).astype(x.dtype)
+    flat = np.full((3000, 2), -np.log(2.0))
+    parity = (values[:4].sum(axis=0) % 2).astype(x.dtype)
+    noise = rng.integers(0, 2, 3000).astype(x.dtype)
+    of_rule, of_noise = (
+        boost_ensemble_correction(model.schema, Chunk(values, y), flat, 0, 1, ignore_progress) for y in (parity, noise)
+    )
+    assert of_rule is not None and of_rule.facts["deep"] and of_rule.facts["left_out_losses"]["alone"] < 0.05
+    assert of_noise is None or not of_noise.facts["deep"]
+
+
 def test_trees_from_nothing_stay_only_where_they_pay():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 4000).astype(np.uint8)
