@@ -153,8 +153,8 @@ def queries(rounds: int) -> list[Figure]:
     from learners.passes.learner import drive
     from learners.registry import recipes
 
-    settings = {"learning": "gibbs", "iterations": 20, "draws": 100, "children": 4}
-    model = drive(recipes.learner("spn", settings, None), Source.of_table(table_of("abalone")), threads=1)
+    settings = {"iterations": 20, "draws": 100, "children": 4}
+    model = drive(recipes.learner("gibbs", settings, None), Source.of_table(table_of("abalone")), threads=1)
     x = np.full((model.circuit.n_variables, 1), np.nan)
     x[1:5, 0] = [0.5, 0.4, 0.1, 0.8]
     seconds = alternated(

@@ -29,8 +29,8 @@ from service.operations.bench import KnownNetwork
 N_ATTRIBUTES, N_VALUES, N_PARENTS, LEVEL = 7, 3, 2, 0.9
 QUANTILE = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 N_BINS, LARGE = 4, 50_000
-LEARNERS = ["nb", "tan", "kdb:k=2", "eskdb", "auto", "spn:learning=gibbs"]
-SLOW = {"spn:learning=gibbs": 500}  # most rows of learners whose time grows with them
+LEARNERS = ["nb", "tan", "kdb:k=2", "eskdb", "auto", "gibbs"]
+SLOW = {"gibbs": 500}  # most rows of learners whose time grows with them
 OF_SPREAD: Sequence[str] = ("nb", "tan", "kdb:k=2", "kdb:k=3", "eskdb", "auto")
 
 

@@ -7,6 +7,7 @@ from .estimators import KDB as KDB
 from .estimators import NB as NB
 from .estimators import SKDB as SKDB
 from .estimators import TAN as TAN
+from .estimators import CircuitPosterior as CircuitPosterior
 from .estimators import FewPassClassifier as FewPassClassifier
 from .estimators import StructurePosterior as StructurePosterior
 from .estimators import SumProductNetwork as SumProductNetwork

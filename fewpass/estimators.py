@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from sklearn.utils.validation import check_is_fitted
 
-from learners.circuits.parameters import CircuitParameters
+from learners.circuits.parameters import BY_COLUMN, CircuitParameters, GibbsParameters
 from learners.errors import InvalidParameter, LearnerError, NoClass
 from learners.estimators.arguments import COMMON, with_argument_checks
 from learners.estimators.circuits import RENAMED, CircuitEstimator
@@ -251,12 +251,11 @@ class XGBoost(Kept, Classifier):
 class SumProductNetwork(Kept, CircuitEstimator):
     """A sum-product network over the columns of a table, including the class if there is one.
 
-    `learning` selects the method: "em", "adf", "bmm", or "gibbs" for a posterior over circuits.
+    `learning` selects the method: "em", "adf" or "bmm". `CircuitPosterior` samples circuits.
 
     Attributes
     ----------
     model_ : CircuitModel
-        A `BayesianCircuit` with `learning="gibbs"`.
     classes_ : (n_classes,) array
         Where there is a class.
     feature_names_in_ : (n_columns,) array of str
@@ -275,6 +274,41 @@ class SumProductNetwork(Kept, CircuitEstimator):
 
     _learner = "spn"
     _parameters = CircuitParameters
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if state.get("learning") == "gibbs":  # pickled by a release up to 0.2.0
+            self.__class__ = CircuitPosterior
+            self.leaves = state["leaves"] or BY_COLUMN
+
+
+class CircuitPosterior(Kept, CircuitEstimator):
+    """A posterior over circuits: answers come with standard errors and intervals.
+
+    Needs `pip install 'fewpass[gibbs]'`.
+
+    Attributes
+    ----------
+    model_ : BayesianCircuit
+    classes_ : (n_classes,) array
+        Where there is a class.
+    feature_names_in_ : (n_columns,) array of str
+        Where the columns had names.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from fewpass import CircuitPosterior, Conditional
+    >>> orders = {"weather": ["rain", "sun"] * 30, "day": ["Mon", "Tue", "Wed"] * 20, "late": ["yes", "no"] * 30}
+    >>> posterior = CircuitPosterior(iterations=20, draws=10).fit(orders)
+    >>> answer = posterior.query(Conditional("weather", {"late": "yes"}))
+    >>> low, high = answer["intervals"]["weather"]["rain"]
+    >>> low < answer["distributions"]["weather"]["rain"] < high
+    True
+    """
+
+    _learner = "gibbs"
+    _parameters = GibbsParameters
 
 
 class StructurePosterior(Kept, StructureEstimator):
@@ -310,7 +344,18 @@ class StructurePosterior(Kept, StructureEstimator):
     _learner = "orders"
 
 
-_CLASSES = FewPassClassifier, ESKDB, NB, TAN, KDB, SKDB, XGBoost, SumProductNetwork, StructurePosterior
+_CLASSES = (
+    FewPassClassifier,
+    ESKDB,
+    NB,
+    TAN,
+    KDB,
+    SKDB,
+    XGBoost,
+    SumProductNetwork,
+    CircuitPosterior,
+    StructurePosterior,
+)
 
 
 def _estimator_class(learner: str) -> type[Any]:
@@ -358,10 +403,11 @@ def estimator_of(fitted: Fitted) -> Any:
         If this version of fewpass has no estimator for it.
     """
     of_kind = dict.fromkeys(("circuit", "bayesian circuit", "gaussian mixture", "network", "linear network"), "spn")
-    learner = fitted.learner if fitted.learner in ESTIMATORS else of_kind.get(fitted.model.kind)
+    recorded, parameters = recipes.current_recipe(fitted.learner, fitted.parameters)
+    learner = recorded if recorded in ESTIMATORS else of_kind.get(fitted.model.kind)
     if learner is None or fitted.model.kind not in KINDS:
         raise LearnerError(f"Models of learner {fitted.learner!r} need another version of fewpass.")
-    return ESTIMATORS[learner].of_model(fitted.model, fitted.parameters, fitted.columns, is_named=fitted.is_named)
+    return ESTIMATORS[learner].of_model(fitted.model, parameters, fitted.columns, is_named=fitted.is_named)
 
 
 __all__ = [estimator.__name__ for estimator in ESTIMATORS.values()]

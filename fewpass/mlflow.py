@@ -16,8 +16,9 @@ from typing import Any
 
 import pandas as pd
 
-from fewpass.estimators import Kept, SumProductNetwork, fitted_of
+from fewpass.estimators import Kept, fitted_of
 from fewpass.lifecycle import load
+from learners.estimators.circuits import CircuitEstimator
 from learners.estimators.classifier import Classifier
 from service.product.views.mlflow_models import (
     FILE,
@@ -103,7 +104,7 @@ def log_model(
         If the model answers no rows.
     """
     import_mlflow()
-    if not isinstance(model, Classifier | SumProductNetwork):
+    if not isinstance(model, Classifier | CircuitEstimator):
         fitted_of(model)  # which refuses what is no estimator of ours
         raise NoAnswers(type(model).__name__)
     if input_example is not None:
@@ -178,7 +179,7 @@ def autolog(*, disable: bool = False) -> None:
         super(Kept, self).fit(X, y, **more)
         with mlflow.start_run(nested=True):
             _log_facts(self, X if isinstance(self, Classifier) else None, y, prefix="training_")
-            if isinstance(self, Classifier | SumProductNetwork):
+            if isinstance(self, Classifier | CircuitEstimator):
                 log_model(self)
         return self
 

@@ -160,7 +160,7 @@ class Plots:
         return axes
 
     def trace(self, ax: Axes | None = None) -> Axes:
-        """Draw the chains of a circuit with `learning="gibbs"`: the log joint of each sweep, and the share of accepted
+        """Draw the chains of a `CircuitPosterior`: the log joint of each sweep, and the share of accepted
         proposals.
 
         Raises

@@ -40,7 +40,7 @@ MOST_ABOVE_MISSING = {"auto": 0.16, "eskdb": 0.16, "xgboost": 4.7, "skdb": 0.17}
 MOST_ABOVE_MISSING |= {"averaged_tan": 0.28, "kdb": 0.22, "tan": 0.25, "nb": 0.3}
 # Above the same learner with these columns not sent, where they are sent as nulls. Averaged trees read a null as a value.
 MOST_ABOVE_NULLS = {"averaged_tan": 0.15}
-CLASSIFIERS = {name: (name, {}) for name in recipes.LEARNERS if name not in ("spn", "orders")} | {
+CLASSIFIERS = {name: (name, {}) for name in recipes.LEARNERS if name not in ("spn", "gibbs", "orders")} | {
     "averaged_tan": ("tan", {"average": True})
 }
 

@@ -133,9 +133,9 @@ def test_what_needs_an_extra_names_it_before_it_works(tmp_path, monkeypatch):
     with pytest.raises(ExtraMissing, match=message):
         draw_svg_picture(lambda axes: None, tmp_path / "none.svg", "", 1, 1)
     rows = Source.of_table(pa.table({"a": [0, 1] * 20}))
-    message = r"learning=gibbs needs arviz-stats, which is not installed: pip install 'fewpass\[gibbs\]'\."
+    message = r"Learner gibbs needs arviz-stats, which is not installed: pip install 'fewpass\[gibbs\]'\."
     with pytest.raises(ExtraMissing, match=message):
-        drive(recipes.learner("spn", {"learning": "gibbs"}, None), rows)
+        drive(recipes.learner("gibbs", {}, None), rows)
     monkeypatch.delitem(sys.modules, "arviz_stats")
     with pytest.raises(ExtraMissing, match=r"Tuning of priors \(trials\) needs optuna"):
-        drive(recipes.learner("spn", {"learning": "gibbs", "trials": 2}, None), rows)
+        drive(recipes.learner("gibbs", {"trials": 2}, None), rows)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import ClassVar, Literal
 
 from learners.errors import InvalidParameter
 from learners.models.parameters import Parameters
@@ -14,14 +14,145 @@ from learners.schema.schema import DISTRIBUTIONS, Distribution
 AUTO: Literal["auto"] = "auto"
 BY_COLUMN, PAPER = "by-column", "paper"
 GAUSSIANS = "gaussian-mixture"
+NOT_OF_A_FILE = frozenset(("children", "whole_moves", "subtree_moves", "share", "trials", "trial_sweeps"))
 # Learning whose numeric leaves have conjugate priors, and what it can learn.
 ROW_BY_ROW = ("adf", "bmm", "gibbs")
 CONJUGATE = ("gaussian", "poisson", "exponential")
 
 
+# Parameters of the learner gibbs, which until 0.2.0 was a way of learning of spn.
+SAMPLING = "sampling is the learner gibbs (CircuitPosterior in Python), which has this parameter"
+OF_SAMPLING = (
+    *(
+        "children",
+        "whole_moves",
+        "subtree_moves",
+        "iterations",
+        "effective",
+        "most_iterations",
+        "chains",
+        "draws",
+        "alpha",
+    ),
+    *("share", "prior_variance", "prior_mean", "prior_values", "trials", "trial_sweeps"),
+)
+
+
+@dataclass(frozen=True)
+class CircuitParameters(Parameters):
+    """Parameters for constructing and learning a circuit. Raises InvalidParameter.
+
+    Parameters
+    ----------
+    structure : "auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture" or "file"
+        What the circuit looks like; "auto" takes what explains drawn rows best. That is one of trees, hidden trees, LearnSPN, mixtures of them (`search.choose_circuit_structure`) and, where
+        numeric columns have densities, mixtures of Gaussians. The others are a hidden Chow-Liu tree, Chow-Liu tree, random region graph,
+        LearnSPN on a sample, a mixture of Gaussians with full covariances, or the circuit of a file. "auto" is for EM: with
+        another learning, or where `states` are given, it means "hclt".
+    minutes : float
+        Minutes of work that "auto" may take, for two threads of a usual server. Counted, not timed: the circuit does not depend on
+        the machine.
+    circuit : str
+        Path or URI of the circuit's file, for the structure "file": text or JSON. Variable i is attribute i, the class last.
+    learning : "em", "adf", "bmm" or "none"
+        How weights are learned: "em" in passes, "adf" and "bmm" row by row, "none" not at all. These are batch EM; one pass of
+        assumed density filtering or of Bayesian moment matching; or the structure's own weights.
+    passes : int
+        Most passes of EM over all rows; after "auto", which has made passes over drawn rows, 2 where these were all.
+    tolerance : float
+        EM ends when a pass gains less log likelihood per row than this.
+    laplace : float
+        Rows that EM adds to each count; "auto" chooses them itself.
+    strength : float
+        Rows that the structure's own weights stand for, in ADF and BMM.
+    stream_passes : int
+        Passes of ADF and BMM over the rows. After the first each starts at the means of the last, which stand for `strength` rows again, so that
+        no row counts twice.
+    shards : int, optional
+        Parts of the rows that ADF and BMM learn side by side. They do so on threads, or by the workers of a cluster, once the
+        first 20,000 rows are learned; by default one, and on a cluster one for each worker. The circuit depends on their number.
+    states : int, optional
+        States of each latent variable of "hclt", 8 unless given; components of "gaussian-mixture", chosen unless given.
+    depth, sums, replicas : int
+        Size of the structure "random": how deep it is, sums of each region, and copies.
+    sample : int
+        Most distinct rows that "learnspn" sees.
+    n_bins : int
+        Most intervals of a numeric column, or densities that it is a mixture of.
+    leaves : "intervals", "auto" or a distribution, optional
+        How numeric columns are modelled for which the user says nothing else; by default "intervals", of "gaussian-mixture"
+        "gaussian". "auto" chooses a
+        distribution for each column by the likelihood of drawn rows (`structures.column_models.chosen_leaves`); ADF and BMM, which learn
+        "gaussian", "poisson" and "exponential" only, then take "gaussian".
+    max_values : int
+        Values that a nominal attribute keeps; rarer ones share one code.
+    seed : int
+        Start of the random numbers; the same seed gives the same model.
+    """
+
+    moved: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(OF_SAMPLING, SAMPLING),
+        "learning=gibbs": "sampling is a learner of its own: train with learner gibbs (CircuitPosterior in Python), without learning",
+    }
+    structure: Literal["auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture", "file"] = "auto"
+    minutes: float = 10.0
+    circuit: str = ""
+    learning: Literal["em", "adf", "bmm", "none"] = "em"
+    passes: int = 10
+    tolerance: float = 1e-3
+    laplace: float = 0.1
+    strength: float = 10.0
+    stream_passes: int = 1
+    shards: int | None = None
+    states: int | None = None
+    depth: int = 3
+    sums: int = 4
+    replicas: int = 4
+    sample: int = 20_000
+    n_bins: int = 8
+    leaves: Literal["intervals", "auto"] | Distribution | None = None
+    max_values: int = 1024
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.check_whole_numbers(
+            passes=(1, 10_000),
+            stream_passes=(1, 10_000),
+            shards=(1, 1024),
+            states=(1, 1024),
+            depth=(1, 20),
+            sums=(1, 1024),
+            replicas=(1, 1024),
+            sample=(100, 1_000_000),
+            n_bins=(2, 256),
+            max_values=(2, 65_000),
+            seed=(0, 2**32 - 1),
+        )
+        if bool(self.circuit) != (self.structure == "file"):
+            raise InvalidParameter("circuit", self.circuit, because="it names a file and belongs to structure='file'")
+        for name in ("tolerance", "laplace"):
+            if not 0 <= getattr(self, name) < 1e9:
+                raise InvalidParameter(name, getattr(self, name), "zero or more")
+        if not 0 < self.minutes <= 100_000:
+            raise InvalidParameter("minutes", self.minutes, "above zero")
+        if not 0 < self.strength < 1e9:
+            raise InvalidParameter("strength", self.strength, "above zero")
+        if self.structure == GAUSSIANS and self.learning != "em":
+            raise InvalidParameter("learning", self.learning, because=f"structure {GAUSSIANS} is learned by em only")
+        if self.learning in ROW_BY_ROW and self.leaves in DISTRIBUTIONS and self.leaves not in CONJUGATE:
+            raise InvalidParameter("leaves", self.leaves, because=f"{self.learning} learns only {', '.join(CONJUGATE)}")
+
+    @property
+    def actual_structure(self) -> str:
+        """The structure to construct, with "auto" resolved."""
+        if self.structure != "auto":
+            return self.structure
+        return "auto" if self.learning == "em" and self.states is None else "hclt"
+
+
 @dataclass(frozen=True, kw_only=True)
 class GibbsParameters(Parameters):
-    """Parameters of a Bayesian circuit and its sampler, for `learning="gibbs"`. Raises InvalidParameter.
+    """Parameters of a Bayesian circuit and its sampler. Raises InvalidParameter.
 
     Parameters
     ----------
@@ -53,12 +184,26 @@ class GibbsParameters(Parameters):
         are not given.
     trial_sweeps : int
         Sweeps of each trial.
+    structure : "auto" or "file"
+        A complete binary circuit, or the circuit of a file, of which weights and leaves are sampled.
+    circuit : str
+        Path or URI of the circuit's file, for the structure "file": text or JSON. Variable i is attribute i, the class last.
+    leaves : "by-column", "paper", "intervals" or a distribution
+        How numeric columns are modelled for which the user says nothing else: by the families that each column asks for, those of
+        Yokoi and Sato's paper, intervals, or one distribution.
+    n_bins : int
+        Most intervals of a numeric column.
+    max_values : int
+        Values that a nominal attribute keeps; rarer ones share one code.
+    seed : int
+        Start of the random numbers; the same seed gives the same model.
 
     References
     ----------
     Yokoi, Sato (2024); Vergari et al. (2019); Zhao, Adel, Gordon, Amos (2016).
     """
 
+    learning: ClassVar[Literal["gibbs"]] = "gibbs"
     children: int = 2
     whole_moves: float = 1.0
     subtree_moves: float = 4.0
@@ -74,16 +219,14 @@ class GibbsParameters(Parameters):
     prior_values: float | None = None
     trials: int = 0
     trial_sweeps: int = 40
+    structure: Literal["auto", "file"] = "auto"
+    circuit: str = ""
+    leaves: Literal["by-column", "paper", "intervals"] | Distribution = "by-column"
+    n_bins: int = 8
+    max_values: int = 1024
+    seed: int = 0
 
-    def refuse(self, names: Collection[str], why: str) -> None:
-        """Refuse parameters that would be ignored but differ from their defaults. Raises InvalidParameter."""
-        for own in fields(self):
-            value = getattr(self, own.name)
-            if own.name in names and value != own.default:
-                raise InvalidParameter(own.name, value, because=why)
-
-    def check_sampling(self) -> None:
-        """Refuse parameters out of range. Raises InvalidParameter."""
+    def __post_init__(self) -> None:
         self.check_whole_numbers(
             children=(2, 256),
             effective=(4, 1_000_000),
@@ -92,7 +235,12 @@ class GibbsParameters(Parameters):
             draws=(1, 100_000),
             trials=(0, 100_000),
             trial_sweeps=(1, 100_000),
+            n_bins=(2, 256),
+            max_values=(2, 65_000),
+            seed=(0, 2**32 - 1),
         )
+        if bool(self.circuit) != (self.structure == "file"):
+            raise InvalidParameter("circuit", self.circuit, because="it names a file and belongs to structure='file'")
         if self.iterations != AUTO:
             self.check_whole_numbers(iterations=(2, 10_000_000))
         if self.iterations == AUTO and self.chains < 2:
@@ -110,140 +258,10 @@ class GibbsParameters(Parameters):
                 raise InvalidParameter(name, value, "a positive number")
         if self.share is not None and not 0 < self.share <= 1:
             raise InvalidParameter("share", self.share, "above 0 and at most 1")
-
-
-OF_SAMPLING = frozenset(own.name for own in fields(GibbsParameters))
-NOT_OF_SAMPLING = frozenset(
-    (
-        *("minutes", "passes", "tolerance", "laplace", "strength", "stream_passes", "shards"),
-        *("states", "depth", "sums", "replicas", "sample"),
-    )
-)
-NOT_OF_A_FILE = frozenset(("children", "whole_moves", "subtree_moves", "share", "trials", "trial_sweeps"))
-
-
-@dataclass(frozen=True)
-class CircuitParameters(GibbsParameters):
-    """Parameters for constructing and learning a circuit; for sampling see `GibbsParameters`. Raises InvalidParameter.
-
-    Parameters
-    ----------
-    structure : "auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture" or "file"
-        What the circuit looks like; "auto" takes what explains drawn rows best. That is one of trees, hidden trees, LearnSPN, mixtures of them (`search.choose_circuit_structure`) and, where
-        numeric columns have densities, mixtures of Gaussians. The others are a hidden Chow-Liu tree, Chow-Liu tree, random region graph,
-        LearnSPN on a sample, a mixture of Gaussians with full covariances, or the circuit of a file. "auto" is for EM: with
-        another learning, or where `states` are given, it means "hclt"; sampling has a complete binary circuit, or that of a file.
-    minutes : float
-        Minutes of work that "auto" may take, for two threads of a usual server. Counted, not timed: the circuit does not depend on
-        the machine.
-    circuit : str
-        Path or URI of the circuit's file, for the structure "file": text or JSON. Variable i is attribute i, the class last.
-    learning : "em", "adf", "bmm", "gibbs" or "none"
-        How weights are learned: "em" in passes, "adf" and "bmm" row by row, "gibbs" by sampling, "none" not at all. These are
-        batch EM; one pass of assumed density filtering or of Bayesian moment matching; a posterior over complete binary
-        circuits, or over the weights and leaves of the structure of a file; or the structure's own weights.
-    passes : int
-        Most passes of EM over all rows; after "auto", which has made passes over drawn rows, 2 where these were all.
-    tolerance : float
-        EM ends when a pass gains less log likelihood per row than this.
-    laplace : float
-        Rows that EM adds to each count; "auto" chooses them itself.
-    strength : float
-        Rows that the structure's own weights stand for, in ADF and BMM.
-    stream_passes : int
-        Passes of ADF and BMM over the rows. After the first each starts at the means of the last, which stand for `strength` rows again, so that
-        no row counts twice.
-    shards : int, optional
-        Parts of the rows that ADF and BMM learn side by side. They do so on threads, or by the workers of a cluster, once the
-        first 20,000 rows are learned; by default one, and on a cluster one for each worker. The circuit depends on their number.
-    states : int, optional
-        States of each latent variable of "hclt", 8 unless given; components of "gaussian-mixture", chosen unless given.
-    depth, sums, replicas : int
-        Size of the structure "random": how deep it is, sums of each region, and copies.
-    sample : int
-        Most distinct rows that "learnspn" sees.
-    n_bins : int
-        Most intervals of a numeric column, or densities that it is a mixture of.
-    leaves : "intervals", "auto", a distribution, "by-column" or "paper", optional
-        How numeric columns are modelled for which the user says nothing else; by default "intervals", of "gaussian-mixture"
-        "gaussian". "auto" chooses a
-        distribution for each column by the likelihood of drawn rows (`structures.column_models.chosen_leaves`); ADF and BMM, which learn
-        "gaussian", "poisson" and "exponential" only, then take "gaussian". For sampling: by default "by-column", families that
-        the column asks for; or the families of Yokoi and Sato's paper.
-    max_values : int
-        Values that a nominal attribute keeps; rarer ones share one code.
-    seed : int
-        Start of the random numbers; the same seed gives the same model.
-    """
-
-    structure: Literal["auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture", "file"] = "auto"
-    minutes: float = 10.0
-    circuit: str = ""
-    learning: Literal["em", "adf", "bmm", "gibbs", "none"] = "em"
-    passes: int = 10
-    tolerance: float = 1e-3
-    laplace: float = 0.1
-    strength: float = 10.0
-    stream_passes: int = 1
-    shards: int | None = None
-    states: int | None = None
-    depth: int = 3
-    sums: int = 4
-    replicas: int = 4
-    sample: int = 20_000
-    n_bins: int = 8
-    leaves: Literal["intervals", "auto", "by-column", "paper"] | Distribution | None = None
-    max_values: int = 1024
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        self.check_whole_numbers(
-            passes=(1, 10_000),
-            stream_passes=(1, 10_000),
-            shards=(1, 1024),
-            states=(1, 1024),
-            depth=(1, 20),
-            sums=(1, 1024),
-            replicas=(1, 1024),
-            sample=(100, 1_000_000),
-            n_bins=(2, 256),
-            max_values=(2, 65_000),
-            seed=(0, 2**32 - 1),
-        )
-        if bool(self.circuit) != (self.structure == "file"):
-            raise InvalidParameter("circuit", self.circuit, because="it names a file and belongs to structure='file'")
-        for name in ("tolerance", "laplace"):
-            if not 0 <= getattr(self, name) < 1e9:
-                raise InvalidParameter(name, getattr(self, name), "zero or more")
-        if not 0 < self.minutes <= 100_000:
-            raise InvalidParameter("minutes", self.minutes, "above zero")
-        if not 0 < self.strength < 1e9:
-            raise InvalidParameter("strength", self.strength, "above zero")
-        if self.learning != "gibbs":
-            self.refuse(OF_SAMPLING, "it belongs to learning='gibbs'")
-        else:
-            self.check_sampling()
-            self.refuse(NOT_OF_SAMPLING, "learning='gibbs' does not use it: leave it out")
-            if self.structure not in ("auto", "file"):
-                raise InvalidParameter(
-                    "structure",
-                    self.structure,
-                    because="sampling finds its own structure: leave structure out, or use 'file'",
-                )
-            if self.structure == "file":
-                self.refuse(NOT_OF_A_FILE, "sampling the structure of a file does not use it: leave it out")
-            if self.leaves == AUTO:
-                raise InvalidParameter("leaves", AUTO, because=f"sampling chooses the leaves itself: use {BY_COLUMN!r}")
-        if self.structure == GAUSSIANS and self.learning != "em":
-            raise InvalidParameter("learning", self.learning, because=f"structure {GAUSSIANS} is learned by em only")
-        if self.learning != "gibbs" and self.leaves in (BY_COLUMN, PAPER):
-            raise InvalidParameter("leaves", self.leaves, because="it belongs to learning='gibbs'")
-        if self.learning in ROW_BY_ROW and self.leaves in DISTRIBUTIONS and self.leaves not in CONJUGATE:
-            raise InvalidParameter("leaves", self.leaves, because=f"{self.learning} learns only {', '.join(CONJUGATE)}")
-
-    @property
-    def actual_structure(self) -> str:
-        """The structure to construct, with "auto" resolved."""
-        if self.structure != "auto":
-            return self.structure
-        return "auto" if self.learning == "em" and self.states is None else "hclt"
+        if self.leaves in DISTRIBUTIONS and self.leaves not in CONJUGATE:
+            raise InvalidParameter("leaves", self.leaves, because=f"gibbs learns only {', '.join(CONJUGATE)}")
+        for own in fields(self):
+            value = getattr(self, own.name)
+            if self.structure == "file" and own.name in NOT_OF_A_FILE and value != own.default:
+                reason = "sampling the structure of a file does not use it: leave it out"
+                raise InvalidParameter(own.name, value, because=reason)

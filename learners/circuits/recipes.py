@@ -5,33 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
-from learners.circuits.bayesian.column_families import assign_column_families
-from learners.circuits.bayesian.fixed_structure_gibbs import GivenStructure
-from learners.circuits.bayesian.gibbs_learning import Sampling, restore_sampling
-from learners.circuits.bayesian.model import BayesianCircuit
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts, em_passes
 from learners.circuits.mixtures import mixture_learning as gaussians
 from learners.circuits.model import CircuitModel
-from learners.circuits.parameters import BY_COLUMN, GAUSSIANS, NOT_OF_SAMPLING, CircuitParameters
+from learners.circuits.parameters import GAUSSIANS, CircuitParameters
 from learners.circuits.streaming.online import StreamingPosterior, circuit_pseudo_counts
 from learners.circuits.streaming.shards import learn_in_shards
 from learners.circuits.structures import structure_search as choosing
 from learners.circuits.structures.chow_liu import chow_liu, hclt
 from learners.circuits.structures.column_models import (
-    check_conjugate_distributions,
     choose_column_models,
-    require_learnable_columns,
 )
 from learners.circuits.structures.densities import (
     Densities,
     minimum_leaf_deviations,
     replace_intervals_by_densities,
-    schema_with_distributions,
 )
 from learners.circuits.structures.from_file import circuit_fingerprint, read_circuit
 from learners.circuits.structures.learnspn import learnspn
@@ -40,8 +33,7 @@ from learners.circuits.variables import circuit_columns
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
-from learners.errors import require_extra
-from learners.passes.column_summaries import NO_CUTS, ColumnSummaries, quantile_binned_schema
+from learners.passes.column_summaries import NO_CUTS
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Rows, RowWork
 from learners.passes.statistic import Together
@@ -70,12 +62,6 @@ def spn(
     match the columns.
     References: Liu, Van den Broeck (2021); Peharz et al. (2019); Gens, Domingos (2013); Zhao, Gordon (2017).
     """
-    if parameters.learning == "gibbs":
-        require_extra("learning=gibbs", "arviz_stats", "arviz-stats", "gibbs")
-        if parameters.trials:
-            require_extra("Tuning of priors (trials)", "optuna", "optuna", "gibbs")
-    if parameters.learning == "gibbs" and parameters.structure == "auto":
-        return (yield from bayesian_circuit_recipe(target, parameters, given, overrides or {}))
     read, cuts = read_circuit(parameters.circuit) if parameters.structure == "file" else (None, NO_CUTS)
     if parameters.actual_structure == GAUSSIANS and parameters.leaves is None:
         parameters = replace(parameters, leaves="gaussian")
@@ -93,9 +79,6 @@ def spn(
     least = minimum_leaf_deviations(start, densities) if densities else None
     if read is not None:
         facts["circuit_sha256"] = circuit_fingerprint(read)
-    if parameters.learning == "gibbs":
-        sampler = GivenStructure(schema, start, parameters, facts, parameters.seed)
-        return (yield RowWork("sampling", schema, sampler.learn, ""))
     if parameters.learning in ("adf", "bmm"):
         rows_of = circuit_columns(start, schema).rows_of_chunk
         for _ in range(parameters.stream_passes):
@@ -148,39 +131,6 @@ def auto_structure_recipe(
             yield from gaussians.better_of_circuit_and_mixture(model, densities, parameters.minutes, parameters.passes)
         )
     return model
-
-
-def bayesian_circuit_recipe(
-    target: str | None, parameters: CircuitParameters, given: Schema | Kept | None, overrides: Overrides
-) -> Passes[CircuitModel]:
-    """Train a posterior over circuits: one pass for the schema, one for the rows, which are then sampled.
-
-    References: Yokoi, Sato (2024).
-    """
-    every = ColumnSummaries(target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins)
-    summaries = yield every
-    schema = given if isinstance(given, Schema) else quantile_binned_schema(summaries, parameters.n_bins)
-    require_learnable_columns(schema)
-    distributions = {name: override.distribution for name, override in every.overrides.items()}
-    schema = schema_with_distributions(schema, distributions, "intervals")
-    check_conjugate_distributions(schema, parameters)
-    histograms = {name: column.histogram for name, column in summaries.found.items()}
-    in_intervals = {name for name, distribution in distributions.items() if distribution == "intervals"}
-    schema, coding = assign_column_families(
-        schema, histograms, parameters.leaves or BY_COLUMN, in_intervals, parameters.seed
-    )
-    facts = {"learner": "spn", "parameters": asdict(parameters)}
-    sampling = Sampling(schema, coding, parameters, facts, parameters.seed)
-    return (yield RowWork("sampling", schema, sampling.learn, ""))
-
-
-def resume_sampling_recipe(known: BayesianCircuit) -> Passes[CircuitModel]:
-    """Continue sampling with more rows: those of the model, in the same order, followed by new ones."""
-    parameters: Any = known.facts["parameters"]
-    # Versions before named a structure and other parameters here that sampling did not follow, and 0.2.0 its one sampler.
-    used = {name: value for name, value in parameters.items() if name not in NOT_OF_SAMPLING | {"sampler"}}
-    sampling = restore_sampling(known, CircuitParameters(**(used | {"structure": "auto"})))
-    return (yield RowWork("sampling", known.schema, partial(sampling.go_on, known), ""))
 
 
 def streaming_update_recipe(

@@ -170,7 +170,8 @@ def set_estimator_constructor(
         try:
             call = signature.bind(self, *args, **given)
         except TypeError as error:
-            raise TypeError(f"{type(self).__name__}() {error}") from None
+            reasons = dict.fromkeys(parameters.moved[name] for name in given if name in parameters.moved)
+            raise TypeError(f"{type(self).__name__}() {'; '.join([str(error), *reasons])}") from None
         call.apply_defaults()
         vars(self).update({name: value for name, value in call.arguments.items() if name != "self"})
 

@@ -151,7 +151,7 @@ class CircuitEstimator(Explaining, DensityMixin, BaseEstimator):
         """Answer a `Marginal`, `Conditional`, `Moments`, `Sample`, `Map`, `Impute` or `Surprise` query; see
         `circuits.queries.queries.answer_all`.
 
-        With `learning="gibbs"`, answers include standard errors and intervals.
+        Answers of a `CircuitPosterior` include standard errors and intervals.
 
         Raises UnknownColumn, InvalidEvidence, ImpossibleEvidence or SchemaError.
         """

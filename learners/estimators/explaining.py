@@ -46,8 +46,8 @@ class Explaining:
         """Return bounds for the sampling error of the class probabilities, (n_rows, n_classes) float64 each.
 
         They are for the sampling error of the training rows at this level, given structure, weights and trees; on known networks bounds at 0.9
-        held the true probability of 3 to 89 % of whole rows: see docs/results/intervals.md. Circuits with
-        `learning="gibbs"` give central credible intervals of this posterior probability. Other models need estimator
+        held the true probability of 3 to 89 % of whole rows: see docs/results/intervals.md. A
+        `CircuitPosterior` gives central credible intervals of this posterior probability. Other models need estimator
         hdp or hdp-map.
 
         Raises InvalidParameter if the model has no posterior, or the level is not between 0 and 1.

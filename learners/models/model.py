@@ -104,7 +104,7 @@ class ModelDefaults:
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
         """Raises InvalidParameter: the model has no posterior."""
         del chunk
-        text = f"a model of kind {self.kind!r} has no posterior; use estimator hdp, or learner spn with learning=gibbs (docs/limits.md#probabilities)"
+        text = f"a model of kind {self.kind!r} has no posterior; use estimator hdp, or learner gibbs (docs/limits.md#probabilities)"
         raise InvalidParameter("interval", level, because=text)
 
     def member_structure(self, member: int) -> dict[str, object]:

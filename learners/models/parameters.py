@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -56,6 +56,10 @@ P = TypeVar("P", bound="Parameters")
 class Parameters:
     """Base of a learner's parameters; a subclass adds fields with defaults and validates them on creation."""
 
+    moved: ClassVar[
+        Mapping[str, str]
+    ] = {}  # parameters and values, as "name" or "name=value", that another learner has now
+
     def check_whole_numbers(self, **bounds: tuple[int, int]) -> None:
         """Refuse fields that are not integers from the first to the second bound, or None where that is the default.
 
@@ -76,9 +80,11 @@ def parse_parameters_dataclass(cls: type[P], of: str, given: Mapping[str, object
     Raises InvalidParameter naming the parameter and the allowed values.
     """
     known = [field.name for field in dataclasses.fields(cls)]
-    for name in given:
+    for name, value in given.items():
+        if reason := cls.moved.get(f"{name}={value}", cls.moved.get(name)):
+            raise InvalidParameter(name, value, because=reason)
         if name not in known:
-            raise InvalidParameter(name, given[name], because=f"{of} has the parameters {', '.join(known)}")
+            raise InvalidParameter(name, value, because=f"{of} has the parameters {', '.join(known)}")
     of_names = {field.name for field in dataclasses.fields(cls) if field.type == "tuple[str, ...]"}
     values = {name: (value,) if name in of_names and isinstance(value, str) else value for name, value in given.items()}
     try:

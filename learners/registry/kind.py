@@ -69,7 +69,7 @@ class NoChains(LearnerError, ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"A model of kind {kind!r} has no sampling chains to plot. Train with --learner spn --set learning=gibbs to get them."
+            f"A model of kind {kind!r} has no sampling chains to plot. Train with --learner gibbs to get them."
         )
 
 

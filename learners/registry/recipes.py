@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from learners.classifiers import recipes as classifiers
@@ -34,6 +34,7 @@ class Recipe:
     needs_target: bool = True  # whether there must be a class column
     takes_target: bool = True  # whether there may be one
     cuts_by: tuple[str, ...] = ()  # the parameters that cut points depend on; learners without any share theirs
+    goes_on: bool = False  # whether an update may go on from the model itself, which then cannot forget
     max_classes: int = FEW_CLASSES  # a schema that is given may have so many classes
 
 
@@ -64,6 +65,7 @@ _RECIPES: dict[str, Recipe | str] = {
         "XGBoost, gradient boosted trees", XGBoostParameters, baselines.xgboost, None, keeps_schema=False
     ),
     "spn": "learners.registry.circuit_recipes:SPN",
+    "gibbs": "learners.registry.circuit_recipes:GIBBS",
     "orders": "learners.registry.structure_recipes:ORDERS",
 }
 LEARNERS: MutableMapping[str, Recipe] = LazyTable(_RECIPES)
@@ -90,6 +92,19 @@ def parse_learner_parameters(name: str, parameters: Mapping[str, object]) -> Par
     allowed values.
     """
     return parse_parameters_dataclass(learner_recipe(name).parameters, f"learner {name!r}", parameters)
+
+
+def current_recipe(name: str, parameters: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """Translate a learner and its parameters, as a release up to 0.2.0 recorded them, to what they are called now.
+
+    Sampling was `learning="gibbs"` of the learner spn.
+    """
+    if name != "spn":
+        return name, dict(parameters)
+    if parameters.get("learning") == "gibbs":
+        known = {own.name for own in fields(LEARNERS["gibbs"].parameters)}
+        return "gibbs", {own: value for own, value in parameters.items() if own in known and value is not None}
+    return name, {own: value for own, value in parameters.items() if own not in LEARNERS[name].parameters.moved}
 
 
 def learner(

@@ -21,6 +21,7 @@ from service.jobs.steps import Kinds, Run, Steps, owner_of_scratch, remove_job_s
 from service.jobs.worker_slots import Budget
 from service.requests.json_values import JSONObject
 from service.requests.problems import OutOfMemory, is_disk_write_refused, is_expected_error, problem_from_error
+from service.requests.recorded import current_request
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.audit import Actor, acting_as, record_act
@@ -181,7 +182,7 @@ def _in_child(
     """Run a step in the child process of its job."""
     job_id, request, receipts, memory_limit = job
     with structlog.contextvars.bound_contextvars(job=job_id, step=name), acting_as(Actor(f"job {job_id}")):
-        return kinds[kind][name](Run(job_id, request, receipts, report, memory_limit))
+        return kinds[kind][name](Run(job_id, current_request(request), receipts, report, memory_limit))
 
 
 class Leftovers:

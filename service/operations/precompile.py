@@ -50,7 +50,7 @@ CIRCUITS: list[JSONObject] = [
     {"leaves": "auto", "learning": "em"},
 ]
 if find_spec("arviz_stats"):  # without it nothing is sampled
-    CIRCUITS.append({"learning": "gibbs", "iterations": 4, "draws": 4})
+    CIRCUITS.append({"learner": "gibbs", "iterations": 4, "draws": 4})
 
 
 STRUCTURES: list[JSONObject] = [{"method": "exact"}, {"method": "blocks", "candidates": 2, "sets": 100, "draws": 16}]
@@ -68,7 +68,8 @@ def precompile_in_processes(n_processes: int, tasks: Sequence[Callable[[], objec
 
 
 def _compile_circuit(parameters: JSONObject) -> None:
-    model = drive(recipes.learner("spn", parameters, "class"), Source.of_table(TABLE))
+    own = {name: value for name, value in parameters.items() if name != "learner"}
+    model = drive(recipes.learner(parameters.get("learner", "spn"), own, "class"), Source.of_table(TABLE))
     model.predict_proba(encode(TABLE, model.schema))
     warm_up_model_queries(compile_model_circuit(model))
 

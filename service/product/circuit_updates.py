@@ -14,6 +14,7 @@ from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
 from learners.registry.kind import Resumption
 from learners.registry.model_kinds import kind_of, load_model
+from learners.registry.recipes import current_recipe, learner_recipe
 from service.product.datasets.dataset_statistics import source_file_record
 from service.product.datasets.training_rows import TrainingRows
 from service.product.versions.registry import find_version
@@ -30,6 +31,7 @@ ORDER = "order"
 class Continuation:
     """Remaining learning on top of a version."""
 
+    name: str  # of the learner
     model: Model
     resumption: Resumption
     parts: Sequence[Part]  # the new files, behind the others if all rows are sampled; none if there is nothing new
@@ -38,7 +40,7 @@ class Continuation:
 
     def learner(self) -> Learner:
         """Learner that continues with the new rows, in their order."""
-        return Learner("spn", self.resumption.recipe(), 1)
+        return Learner(self.name, self.resumption.recipe(), 1)
 
 
 def update_continuation(
@@ -51,7 +53,7 @@ def update_continuation(
     every file that it has learned from is still there, and the circuit that it began with: a posterior over rows in their order cannot forget.
     `how` is as `training_selection_sha256` says.
     """
-    if not request.update or request.learner != "spn" or request.window is not None:
+    if not request.update or not learner_recipe(request.learner).goes_on or request.window is not None:
         return None
     try:
         version = find_version(workspace, f"{request.model}@latest")
@@ -64,7 +66,7 @@ def update_continuation(
         return None
     if isinstance(resumption, str):
         return _anew(resumption)
-    if dict(version.parameters) != dict(request.parameters):
+    if current_recipe(version.learner, version.parameters) != (request.learner, dict(request.parameters)):
         return _anew("the parameters have changed")
     file = request.parameters.get("circuit")
     if file:
@@ -83,17 +85,21 @@ def update_continuation(
     n_new = sum(raw.files[index].n_rows for index in new)
     n_old = sum(raw.files[index].n_rows for index in now) - n_new
     if not new:
-        return Continuation(model, resumption, (), Account("learning row by row", 0, n_old, 0, len(now)))
+        return Continuation(
+            request.learner, model, resumption, (), Account("learning row by row", 0, n_old, 0, len(now))
+        )
     added = Part(_only(rows, new))
     if not resumption.reads_all_rows:
         account = Account("learning row by row", n_new, n_old, len(new), len(now) - len(new))
-        return Continuation(model, resumption, [added], account)
+        return Continuation(request.learner, model, resumption, [added], account)
     # Rows come as they are in the states that were kept: those of a file that was added later behind all before it.
     order: Any = model.facts.get(ORDER) or [_digest(_identity(file)) for file in version.files]
     old = sorted((index for index in now if index not in new), key=lambda index: order.index(_digest(now[index])))
     account = Account("sampling", n_new + n_old, 0, len(now), 0)
     parts = [*(Part(_only(rows, [index])) for index in old), added]
-    return Continuation(model, resumption, parts, account, [_digest(now[index]) for index in [*old, *sorted(new)]])
+    return Continuation(
+        request.learner, model, resumption, parts, account, [_digest(now[index]) for index in [*old, *sorted(new)]]
+    )
 
 
 def _only(rows: TrainingRows, indices: Sequence[int]) -> Source:

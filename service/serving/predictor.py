@@ -27,6 +27,7 @@ from learners.schema.encoding.json_records import encode_json_records
 from learners.schema.schema import Value
 from service.requests.json_values import JSONMapping
 from service.requests.problems import InvalidRequest
+from service.requests.recorded import current_request
 from service.serving.compiled_networks import compiled_network, n_compiled_network_edges
 from service.serving.count_queue import Keys, Watch
 from service.serving.monitoring_counts import Observer
@@ -64,8 +65,9 @@ def training_command(version: ModelVersion) -> str:
     """Return the command that trains a version like this one, as far as the registry knows and prediction clients may
     see.
     """
-    parameters = [f"--set {shlex.quote(f'{name}={value}')}" for name, value in version.parameters.items()]
-    return " ".join(["fewpass train FILES", f"--name {version.name} --learner {version.learner}", *parameters])
+    request = current_request({"learner": version.learner, "parameters": dict(version.parameters)})
+    parameters = [f"--set {shlex.quote(f'{name}={value}')}" for name, value in request["parameters"].items()]
+    return " ".join(["fewpass train FILES", f"--name {version.name} --learner {request['learner']}", *parameters])
 
 
 class Unusable:

@@ -32,12 +32,21 @@ def public_rows(name, n_rows=None):
 
 
 def learned(
-    data, target=None, overrides=None, given=None, *, threads=None, on_progress=None, checkpoints=None, **parameters
+    data,
+    target=None,
+    overrides=None,
+    given=None,
+    *,
+    learner="spn",
+    threads=None,
+    on_progress=None,
+    checkpoints=None,
+    **parameters,
 ):
-    """What the learner "spn" makes of a table or a source."""
+    """What a learner of circuits makes of a table or a source."""
     source = Source.of_table(data) if isinstance(data, pa.Table) else data
-    learner = recipes.learner("spn", parameters, target, given, overrides)
-    return drive(learner, source, threads=threads, on_progress=on_progress, checkpoints=checkpoints)
+    passes = recipes.learner(learner, parameters, target, given, overrides)
+    return drive(passes, source, threads=threads, on_progress=on_progress, checkpoints=checkpoints)
 
 
 def independent(shares):

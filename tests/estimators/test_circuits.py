@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
-from fewpass import SumProductNetwork
+from fewpass import CircuitPosterior, SumProductNetwork
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
 from learners.models.query import Conditional, Marginal, Moments
 
@@ -21,7 +21,7 @@ WAYS = {
     "adf": {"learning": "adf", "structure": "random", "leaves": "gaussian"},
     "bmm": {"learning": "bmm", "structure": "random"},
     "none": {"learning": "none", "structure": "learnspn"},
-    "gibbs": {"learning": "gibbs", "iterations": 30, "draws": 10},
+    "gibbs": {"iterations": 30, "draws": 10},
 }
 
 
@@ -39,7 +39,9 @@ def frame_of(n=300, seed=0):
 
 @pytest.fixture(scope="module", params=WAYS)
 def fitted(request):
-    return SumProductNetwork(target="class", **WAYS[request.param]).fit(frame_of())
+    return (CircuitPosterior if request.param == "gibbs" else SumProductNetwork)(
+        target="class", **WAYS[request.param]
+    ).fit(frame_of())
 
 
 def test_every_way_of_learning_answers_alike(fitted):
@@ -56,7 +58,7 @@ def test_every_way_of_learning_answers_alike(fitted):
     assert is_clear.sum() > 60 and np.array_equal(posterior.argmax(axis=1)[is_clear], p.argmax(axis=1)[is_clear])
     answer = fitted.query(Conditional(("class",), {"word": "w"}))
     assert sum(answer["distributions"]["class"].values()) == pytest.approx(1)
-    assert ("intervals" in answer) == (fitted.learning == "gibbs")
+    assert ("intervals" in answer) == isinstance(fitted, CircuitPosterior)
     assert fitted.feature_names_in_.tolist() == ["x", "word"] and fitted.n_features_in_ == 2
 
 
@@ -86,8 +88,8 @@ def test_classes_are_told_apart_and_a_posterior_has_intervals_also_pickled(fitte
     assert (fitted.predict(test.drop(columns="class")) == test["class"]).mean() > 0.9
     again, p = pickle.loads(pickle.dumps(fitted)), fitted.predict_proba(test)
     assert np.array_equal(again.predict_proba(test), p)
-    if fitted.learning != "gibbs":
-        with pytest.raises(InvalidParameter, match=r"interval=0.9 .*learning=gibbs"):
+    if not isinstance(fitted, CircuitPosterior):
+        with pytest.raises(InvalidParameter, match=r"interval=0.9 .*learner gibbs"):
             fitted.predict_interval(test)
         return
     low, high = again.predict_interval(test, 0.8)
@@ -131,3 +133,18 @@ def test_scikit_learn_clones_and_validates():
     assert clone(network).get_params() == network.get_params()
     assert np.isfinite(cross_val_score(network, frame_of().drop(columns="class"), cv=3)).all()
     check_estimator(network)
+
+
+def test_sampling_is_no_way_of_learning_of_one_network():
+    with pytest.raises(InvalidParameter, match=r"learning='gibbs' is not allowed: .* learner gibbs .CircuitPosterior"):
+        SumProductNetwork(learning="gibbs").fit(frame_of())
+    with pytest.raises(TypeError, match=r"'iterations'; sampling is the learner gibbs .CircuitPosterior in Python"):
+        SumProductNetwork(iterations=20)
+
+
+def test_what_an_earlier_release_pickled_as_a_network_is_a_posterior(fitted):
+    if isinstance(fitted, CircuitPosterior):
+        old = SumProductNetwork.__new__(SumProductNetwork)
+        old.__setstate__(vars(fitted) | {"learning": "gibbs", "leaves": None})
+        assert type(old) is CircuitPosterior and old.get_params() == fitted.get_params()
+        assert np.array_equal(old.predict_proba(frame_of(9)), fitted.predict_proba(frame_of(9)))

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork
+from fewpass import ESKDB, KDB, NB, SKDB, TAN, CircuitPosterior, FewPassClassifier, SumProductNetwork
 from learners import encode, explain
 from learners.errors import NoClass
 from tests.naive.information import mutual_information
@@ -18,7 +18,7 @@ EVERY = {
     "kdb": KDB,
     "skdb": SKDB,
     "spn": SumProductNetwork,
-    "draws": lambda: SumProductNetwork(learning="gibbs", iterations=20, draws=5),
+    "draws": lambda: CircuitPosterior(iterations=20, draws=5),
 }
 
 

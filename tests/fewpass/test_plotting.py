@@ -85,7 +85,7 @@ def test_drift_marks_the_column_that_has_moved(model, frame):
 
 
 def test_trace_has_a_line_for_each_chain(frame):
-    sampled = fewpass.SumProductNetwork(learning="gibbs", iterations=4).fit(frame[["where", "late"]][:50])
+    sampled = fewpass.CircuitPosterior(iterations=4).fit(frame[["where", "late"]][:50])
     assert "chain 1" in [line.get_label() for line in sampled.plot.trace().lines]
 
 

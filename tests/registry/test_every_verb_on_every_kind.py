@@ -43,14 +43,14 @@ CLASSES = RANDOM.permutation(["no", "yes"] * 120)
 NUMBER = (CLASSES == "yes") + RANDOM.normal(size=240)
 WORD = np.where(RANDOM.random(240) < 0.8, CLASSES, "maybe")
 TABLE = pa.table({"word": WORD, "number": NUMBER, "class": CLASSES})
-SAMPLING = {"learning": "gibbs", "iterations": 4, "draws": 4}
+SAMPLING = {"iterations": 4, "draws": 4}
 TRAINED = {
     "lookup": ("kdb", {"k": 1, "estimator": "hdp-map"}, "class"),
     "averaged-trees": ("tan", {"average": True}, "class"),
     "ensemble": ("auto", {}, "class"),
     "boosted-trees": ("xgboost", {"rounds": 2}, "class"),
     "circuit": ("spn", {"structure": "chow-liu"}, "class"),
-    "bayesian circuit": ("spn", SAMPLING, "class"),
+    "bayesian circuit": ("gibbs", SAMPLING, "class"),
     "gaussian mixture": ("spn", {"structure": "gaussian-mixture", "states": 2}, "class"),
     "orders": ("orders", {}, None),
     GAUSSIAN: ("gaussian-nb", {}, "class"),

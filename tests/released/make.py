@@ -34,7 +34,7 @@ BY_CLASS = {
     "auto": ("auto", {"members": 2}),
     "xgboost": ("xgboost", {"rounds": 5}),
     "spn": ("spn", {"structure": "chow-liu"}),
-    "gibbs": ("spn", {"learning": "gibbs", "iterations": 20, "draws": 4}),
+    "gibbs": ("gibbs", {"iterations": 20, "draws": 4}),
 }
 ROWS = [
     {"age": 30.0, "town": "rome", "job": "j3"},

@@ -12,9 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fewpass
+from fewpass.estimators import estimator_of
+from learners.errors import InvalidParameter
 from learners.models.query import Edges
+from learners.passes.learner import Learner, drive
+from learners.passes.sources.source import Source
+from learners.registry.model_kinds import kind_of
 from service import product
 from service.operations.doctor import run_doctor_checks
+from service.product.versions.fitted_models import load_registered_model
+from service.product.versions.learned_rows import LearnedRows
+from service.requests.recorded import current_request
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -89,6 +98,40 @@ def test_an_update_goes_on_with_the_kept_schema(released, workspace, name):
     assert version.version == 2 and {one["n_rows_read"] for one in passes} <= {800, 1200}, "new files alone, or all"
     after = product.load_served_model(workspace, f"{name}@2")
     assert [a.cuts for a in after.schema.attributes] == [a.cuts for a in before.schema.attributes]
+
+
+@every_learner
+def test_chains_go_on_where_sampling_was_a_way_of_learning(released, workspace):
+    """Until 0.2.0 the learner gibbs was `learning="gibbs"` of spn."""
+    before = load_registered_model(workspace, "gibbs")
+    assert (before.learner, before.parameters["learning"]) == ("spn", "gibbs")
+    assert type(estimator_of(before)) is fewpass.CircuitPosterior
+    assert LearnedRows.of(product.find_version(workspace, "gibbs")).known_files
+    files = [str(released / "data" / f"day{day}.parquet") for day in (1, 2, 3)]
+    recorded = {
+        "uris": files, "target": "income", "learner": "spn", "model": "gibbs", "update": True,
+        "parameters": {"learning": "gibbs", "iterations": 20, "draws": 4},
+    }  # fmt: skip
+    with pytest.raises(InvalidParameter, match="train with learner gibbs"):
+        product.train_model_version(workspace, TrainRequest(**recorded))
+    version, passes = product.train_and_report_passes(workspace, TrainRequest(**current_request(recorded)))
+    assert version.learner == "gibbs" and version.parameters == {"iterations": 20, "draws": 4}
+    assert "a file of the last training was removed or changed" in passes[0]["stage"], "not the parameters: files moved"
+    resumption = kind_of(before.model).resume(before.model)
+    after = drive(Learner("gibbs", resumption.recipe(), 1), Source.open(files))
+    assert before.model.facts["n_rows"] < after.facts["n_rows"] == 1200
+
+
+def test_requests_are_read_by_the_names_of_now():
+    sampled = {
+        "learner": "spn",
+        "parameters": {"learning": "gibbs", "structure": "auto", "draws": 4, "sampler": "lazy"},
+    }
+    now = {"learner": "gibbs", "parameters": {"structure": "auto", "draws": 4}}
+    assert current_request(sampled | {"kind": "train"}) == now | {"kind": "train"}
+    assert current_request({"kind": "refresh", "train": sampled}) == {"kind": "refresh", "train": now}
+    network = {"learner": "spn", "parameters": {"learning": "adf", "children": 2, "strength": 3.0}}
+    assert current_request(network)["parameters"] == {"learning": "adf", "strength": 3.0}
 
 
 @pytest.mark.parametrize("path", sorted(Path(__file__).parent.glob("*.pickles.xz")), ids=lambda path: path.name)

@@ -48,7 +48,7 @@ ALERT = {"id": "0123456789abcdef", "model": "play", "version": 1, "subject": "un
 ALERT |= {"columns": ["outlook"], "words": "outlook has unseen values", "effect": 9.0, "unit": "points"}
 ALERT |= {"against": "training", "window": "24h", "is_muted": False, "fired_at": "2026-01-01T00:00:00+00:00"}
 ALERT |= {"acknowledged_at": None, "resolved_at": None}
-CIRCUIT = {"learning": "gibbs", "iterations": 20, "draws": 10}
+CIRCUIT = {"iterations": 20, "draws": 10}
 
 
 class Receiver(Quiet):

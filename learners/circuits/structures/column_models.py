@@ -10,7 +10,7 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.parameters import AUTO, CONJUGATE, ROW_BY_ROW, CircuitParameters
+from learners.circuits.parameters import AUTO, CONJUGATE, ROW_BY_ROW, CircuitParameters, GibbsParameters
 from learners.circuits.structures.circuit_builder import Blocks
 from learners.circuits.structures.densities import (
     LEAF_KINDS,
@@ -131,7 +131,7 @@ def _score(densities: Densities, fit: Floats, valid: Floats) -> float:
 
 def choose_column_models(
     target: str | None,
-    parameters: CircuitParameters,
+    parameters: CircuitParameters | GibbsParameters,
     given: Schema | Kept | None,
     overrides: Overrides,
     read: Circuit | None,
@@ -189,7 +189,7 @@ def choose_column_models(
     return schema, {i: interval_densities(a, histograms[i]) for i, a in continuous.items()}, choices
 
 
-def check_conjugate_distributions(schema: Schema, parameters: CircuitParameters) -> None:
+def check_conjugate_distributions(schema: Schema, parameters: CircuitParameters | GibbsParameters) -> None:
     """Refuse distributions that the learning method does not support."""
     for attribute in schema.attributes:
         if parameters.learning in ROW_BY_ROW and attribute.distribution not in (None, *CONJUGATE):

@@ -60,7 +60,7 @@ def _resume_posterior(model: CircuitModel) -> Resumption | None:
 
 
 def _resume_chains(model: BayesianCircuit) -> Resumption | str:
-    from learners.circuits.recipes import resume_sampling_recipe
+    from learners.circuits.bayesian.recipes import resume_sampling_recipe
 
     if model.sampled is None:
         return "it kept no state to continue from"

@@ -64,6 +64,7 @@ from service.product.versions.registry import (
 )
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
+from service.requests.recorded import current_request
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
@@ -339,7 +340,7 @@ def models_affected_by_forgetting(workspace: Workspace, request: ForgetRequest) 
 def _request_of(version: ModelVersion) -> JSONObject:
     text = provenance.stored_provenance(version).get("request")
     try:
-        return TrainRequest(**json.loads(text or "")).model_dump()
+        return TrainRequest(**current_request(json.loads(text or ""))).model_dump()
     except (ValueError, TypeError, ValidationError) as error:
         raise InvalidRequest(
             f"{version.name}@{version.version} does not record how it was trained, or an earlier release recorded it. Train it again.",
@@ -353,7 +354,7 @@ def _request_again(version: ModelVersion) -> JSONObject:
     """
     # A stream cannot forget: it is learned anew, and not on top of what has learned the rows or may have.
     request = _request_of(version)
-    return request | {"update": request["learner"] != "spn", "cuts": "fresh"}
+    return request | {"update": not recipes.learner_recipe(request["learner"]).goes_on, "cuts": "fresh"}
 
 
 def _training_on_files(version: ModelVersion) -> JSONObject:

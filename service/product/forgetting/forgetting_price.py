@@ -58,7 +58,8 @@ def forgetting_price(
         on_progress=progress_reporter(run.report),
     )
     moved = moved_columns(trained.schema, found[0]) if found else []
-    reads_all = not recipes.learner_recipe(request.learner).keeps_schema or request.learner == "spn"
+    recipe = recipes.learner_recipe(request.learner)
+    reads_all = recipe.goes_on or not recipe.keeps_schema
     return {
         "model": f"{version.name}@{version.version}",
         "cut_points_move": moved,

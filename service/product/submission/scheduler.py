@@ -22,6 +22,7 @@ from service.product.audit import delete_old_audit_lines
 from service.product.submission.prechecks import check_job_request
 from service.product.submission.submitting import delete_old_jobs, submit_job
 from service.requests.problems import Conflict, is_expected_error
+from service.requests.recorded import current_request
 from service.requests.requests import ScheduleChange, ScheduledRequest, ScheduleRequest
 from service.workspace import Workspace, bind_control_to_workspace
 from storage.control import schedule_records, tables
@@ -226,5 +227,5 @@ def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = 
 
 def submit_scheduled(workspace: Workspace, schedule: Schedule, idempotency_key: str) -> tuple[Job, bool]:
     """Queue the job of a schedule; limited to the data roots, since it may have come over REST."""
-    request = REQUESTS.validate_python(dict(schedule.job))
+    request = REQUESTS.validate_python(current_request(schedule.job))
     return submit_job(workspace, request, idempotency_key, is_remote=True)

@@ -13,6 +13,7 @@ from learners.schema.schema import Schema
 from service.product.datasets.later_rows import First, KeptBack, time_text
 from service.product.datasets.training_rows import Share
 from service.product.versions.provenance import kept_back
+from service.requests.recorded import current_request
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
 from storage.datasets.dataset_definitions import recorded_file_digests
@@ -41,7 +42,7 @@ class LearnedRows:
             passed += int(str(file["n_rows"]))
         if text is None:
             return cls(n_before, paths, None)
-        request = TrainRequest(**json.loads(text))
+        request = TrainRequest(**current_request(json.loads(text)))
         by = kept_back(version) if request.keeps_back else None
         return cls(n_before, paths, by, request.holdout, request.seed)
 

@@ -30,7 +30,7 @@ PRODUCTS = ((0, 1), (2, 1), (0, 3))
 def sampled(folder, text, table, **parameters):
     path = folder / "circuit.txt"
     path.write_text(text)
-    return learned(pa.table(table), structure="file", circuit=str(path), learning="gibbs", **parameters)
+    return learned(pa.table(table), structure="file", circuit=str(path), learner="gibbs", **parameters)
 
 
 def rising(alpha, n):

@@ -38,7 +38,7 @@ def table_of(n=400, seed=0, missing=0.1):
 SETTINGS = {
     "em": {"structure": "chow-liu", "leaves": "gaussian"},
     "intervals": {"structure": "hclt", "states": 3},
-    "gibbs": {"learning": "gibbs", "iterations": 30, "draws": 10},
+    "gibbs": {"learner": "gibbs", "iterations": 30, "draws": 10},
 }
 
 

@@ -156,5 +156,3 @@ def test_learning_row_by_row_takes_gaussian_leaves():
 def test_leaves_that_a_column_or_its_learning_cannot_have_are_refused(column, overrides, parameters, error, message):
     with pytest.raises(error, match=message):
         learned(table_of(200).select([column]), overrides=overrides, **{**PARAMETERS, **parameters})
-    with pytest.raises(InvalidParameter, match="sampling chooses the leaves itself"):
-        learned(table_of(200), learning="gibbs", leaves="auto")

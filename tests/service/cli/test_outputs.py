@@ -150,7 +150,7 @@ def write_files(folder: Path, workspace: Path) -> dict[str, str]:
     pq.write_table(weather(300, 2), test)
     pq.write_table(pa.table({"order": ["o1", "o2"], "class": ["yes", "no"]}), labels)
     with Workspace(Settings(workspace=workspace)) as opened:
-        learn(opened, train, "sky", learner="spn", target=None, parameters=CIRCUIT)
+        learn(opened, train, "sky", learner="gibbs", target=None, parameters=CIRCUIT)
         learn(opened, train, "plant", learner="orders", target=None, columns={"station": "drop"}, parameters={})
     with edit_alert_records(workspace, "alerts") as alerts:
         alerts[ALERT["id"]] = ALERT

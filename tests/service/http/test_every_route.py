@@ -246,7 +246,7 @@ def house_in(folder: Path) -> Iterator[House]:
     with Workspace(settings) as workspace:
         for name in ("play", "play", "forgetting"):
             learn(workspace, train, name, target="play", aliases=["champion"])
-        learn(workspace, train, "sky", learner="spn", target=None, parameters=CIRCUIT)
+        learn(workspace, train, "sky", learner="gibbs", target=None, parameters=CIRCUIT)
         learn(workspace, train, "plant", learner="orders", target=None, columns={"station": "drop"}, parameters={})
     with edit_alert_records(settings.workspace, "alerts") as alerts:
         alerts[ALERT["id"]] = ALERT

@@ -14,18 +14,18 @@ from tests.service.conftest import weather
 from tests.support.cli import fewpass
 from tests.support.http import ask, problem
 
-SETTINGS = {"learning": "gibbs", "iterations": 40, "draws": 20}
+SETTINGS = {"iterations": 40, "draws": 20}
 
 
 def request_of(path, target="class", **more):
-    return training(path, "sky", "spn", target, parameters=SETTINGS, holdout=0.1, **more)
+    return training(path, "sky", "gibbs", target, parameters=SETTINGS, holdout=0.1, **more)
 
 
 def test_a_sampled_circuit_on_the_command_line(tmp_path):
     data, here = tmp_path / "data.parquet", {"workspace": tmp_path / "workspace"}
     pq.write_table(weather(600, 1), data)
     settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
-    train = ["train", data, "-t", "class", "-l", "spn", *settings, "-n", "sky", "--json"]
+    train = ["train", data, "-t", "class", "-l", "gibbs", *settings, "-n", "sky", "--json"]
     trained = fewpass(*train, **here)
     assert json.loads(trained.stdout)["metrics"]["zero_one_loss"] < 0.3
 
@@ -57,7 +57,7 @@ def test_a_sampled_circuit_on_the_command_line(tmp_path):
 
 
 def test_a_sampled_circuit_over_rest(site):
-    finished(site.client, train_job(site.train, "sampled", "spn", parameters=SETTINGS))
+    finished(site.client, train_job(site.train, "sampled", "gibbs", parameters=SETTINGS))
     known = {"evidence": {"outlook": "sunny"}}
     impute, surprise = {"kind": "impute", "variables": ["class"], **known}, {"kind": "surprise", "n": 100, **known}
     answer, guess, surprise = ask(site.client, "sampled", {"kind": "marginal", **known}, impute, surprise)
@@ -69,9 +69,7 @@ def test_a_sampled_circuit_over_rest(site):
     assert facts["n_sweeps"] == 40 and facts["n_chains"] == 2
     assert "<svg" in site.client.get("/v1/models/sampled/trace.svg").text
     refused = problem(site.client.get("/v1/models/weather/trace.svg"), 422)
-    assert (
-        "has no sampling chains to plot. Train with --learner spn --set learning=gibbs to get them" in refused["detail"]
-    )
+    assert "has no sampling chains to plot. Train with --learner gibbs to get them" in refused["detail"]
 
 
 def test_an_update_goes_on_with_new_rows_behind_the_old_ones(workspace, tmp_path):
@@ -112,7 +110,7 @@ def test_served_draws_have_what_their_first_query_needs(workspace, tmp_path):
 
 
 def test_progress_of_a_job_tells_the_log_joint(site):
-    slow = train_job(site.train, "slow", "spn", parameters=SETTINGS | {"iterations": 100_000})
+    slow = train_job(site.train, "slow", "gibbs", parameters=SETTINGS | {"iterations": 100_000})
     job = site.client.post("/v1/jobs", json=slow).json()
 
     def note():

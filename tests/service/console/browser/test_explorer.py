@@ -24,7 +24,7 @@ LEARNERS = {
     "many": ("eskdb", {"members": 2}),
     "default": ("auto", {"members": 2}),
     "sky": ("spn", {"passes": 2, "states": 2}),
-    "drawn": ("spn", {"learning": "gibbs", "iterations": 20, "draws": 10}),
+    "drawn": ("gibbs", {"iterations": 20, "draws": 10}),
     "trees": ("xgboost", {}),
 }
 EVIDENCE = {model: {"outlook": "sunny", "windy": False} for model in LEARNERS} | {"garden": {"lawn": "wet"}}
