@@ -19,6 +19,7 @@ from learners.classifiers.lookup.look_up_tables import (
     attribute_log_factors,
     family_log_probabilities,
     fill_class_log_joints,
+    lookup_tables_from_arrays,
     run_in_row_ranges,
     slice_lookup_tables,
 )
@@ -33,10 +34,22 @@ from learners.ensembles.correction.forest_kernels import WALKED_ROWS, Forest, Pa
 from learners.ensembles.discriminants.gaussian import Discriminant, discriminant_from_arrays
 from learners.ensembles.joint_members import LEAST, Joints
 from learners.errors import InvalidParameter
-from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze_arrays, read_only_array
+from learners.kernels.arrays import (
+    Array,
+    Arrays,
+    Codes,
+    Float32s,
+    Floats,
+    Integers,
+    Uint8s,
+    freeze_arrays,
+    read_only_array,
+)
 from learners.models.model import ModelDefaults
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
+
+LEAST_SPREAD, NO_SPREAD = -26.0, 255  # binary logarithm of the least variance that is not 0; the code of none
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +60,26 @@ class Entries:
     # alone, parents (n_families,) float64: weights of log P(x_i | y), and of what the parents add to it.
     alone: Floats
     parents: Floats
-    # spread_dense, spread_vectors float16: the posterior variance of each weighted term, in the places of
-    # `LookupTables.dense` and `.vectors`.
+    # spread_dense, spread_vectors: the posterior variance of each weighted term, in the places of `LookupTables.dense` and
+    # `.vectors`, or `.cell_log` where rows list classes; uint8 of `spread_codes`, float16 in models of release 0.2.0.
     spread_dense: Array
     spread_vectors: Array
+
+
+def spread_codes(variances: Array, factor: float) -> Uint8s:
+    """Return variances times a factor as the nearest of eight codes in each factor of two; what is no number stays none."""
+    with np.errstate(divide="ignore"):
+        codes = np.rint(8.0 * (np.log2(np.asarray(variances, np.float32) * np.float32(factor)) - LEAST_SPREAD))
+    return np.nan_to_num(np.clip(codes, 0, NO_SPREAD - 1), nan=NO_SPREAD).astype(np.uint8)
+
+
+def _spreads_of(stored: Array) -> Float32s:
+    """Return stored variances as float32."""
+    if stored.dtype != np.uint8:
+        return stored.astype(np.float32)
+    of_code = np.exp2(np.arange(NO_SPREAD + 1) / 8.0 + LEAST_SPREAD).astype(np.float32)
+    of_code[0], of_code[NO_SPREAD] = 0.0, np.nan
+    return of_code[stored]
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,11 +249,12 @@ class EnsembleModel(ModelDefaults):
     def _spreads(self) -> list[Tables]:
         """Lookup tables of the variances of each member's terms."""
         spread = self._tables._replace(
-            dense=self.entries.spread_dense.astype(np.float32),
-            vectors=self.entries.spread_vectors.astype(np.float32),
+            dense=_spreads_of(self.entries.spread_dense),
             log_prior=np.zeros(self.schema.n_classes),
             is_hierarchical=np.zeros(1, np.uint8),
         )
+        of_rows = _spreads_of(self.entries.spread_vectors)
+        spread = spread._replace(cell_log=of_rows) if of_rows.ndim == 1 else spread._replace(vectors=of_rows)
         freeze_arrays(*spread)
         return [slice_lookup_tables(spread, first, last) for first, last in self._member_ranges]
 
@@ -299,7 +329,7 @@ class EnsembleModel(ModelDefaults):
         if weights is not None:
             boosters = tuple(arrays[f"booster_{i}"] for i in range(len(weights)))
             correction = Correction(forest_from_arrays(schema, arrays), boosters, tuple(weights))
-        tables = kernels.LookupTables(**{name: arrays[f"table_{name}"] for name in kernels.LookupTables._fields})
+        tables = lookup_tables_from_arrays(arrays)
         entries = Entries(**{name: arrays[f"entry_{name}"] for name in Entries.__dataclass_fields__})
         discriminant = discriminant_from_arrays(arrays)
         return cls(schema, arrays["class_counts"], tables, entries, joints, correction, header["facts"], discriminant)

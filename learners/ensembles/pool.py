@@ -11,7 +11,7 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.compilation import compile_lookup_tables
+from learners.classifiers.lookup.compilation import LISTED_CLASSES, compile_lookup_tables
 from learners.classifiers.lookup.look_up_tables import fill_class_log_joints
 from learners.classifiers.structure import Structure
 from learners.counts.family_counts import Family, FamilyCounts
@@ -21,13 +21,15 @@ from learners.ensembles.cuts import OF_PAIRS
 from learners.ensembles.fit import Pool, fit_ensemble_members
 from learners.ensembles.levels import Levels
 from learners.ensembles.members import distinct_families, draw_ensemble_members
-from learners.ensembles.model import Entries
-from learners.kernels.arrays import Floats, Integers, concatenate_arrays
+from learners.ensembles.model import Entries, spread_codes
+from learners.kernels.arrays import Float32s, Floats, Integers, concatenate_arrays
 from learners.passes.engine import Advance
 from learners.passes.memory import release_free_memory
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
 
+# Of the terms, of which a score sums hundreds: their errors change no probability by 1e-4.
+GRID = np.float32(1 << 16)
 # Beyond the largest number of float16 there is only infinity.
 MOST_SPREAD = 60_000.0
 
@@ -54,23 +56,29 @@ class CompiledPool(NamedTuple):
     def scaled(self, factor: float) -> CompiledPool:
         """Multiply all scores by a factor: a temperature, or the ensemble's share beside a correction."""
         tables, entries = self
-        spreads = (entries.spread_dense, entries.spread_vectors)
-        dense, vectors = (np.minimum(one * np.float32(factor**2), MOST_SPREAD).astype(np.float16) for one in spreads)
+        dense, vectors = (spread_codes(one, factor**2) for one in (entries.spread_dense, entries.spread_vectors))
         tables = tables._replace(
-            dense=tables.dense * np.float32(factor),
-            vectors=tables.vectors * np.float32(factor),
+            dense=on_grid(tables.dense, factor),
+            vectors=on_grid(tables.vectors, factor),
+            cell_log=on_grid(tables.cell_log, factor),
             log_prior=tables.log_prior * factor,
         )
         return CompiledPool(tables, replace(entries, spread_dense=dense, spread_vectors=vectors))
 
 
+def on_grid(logs: Float32s, factor: float) -> Float32s:
+    """Multiply terms by a factor, and round them to multiples of 1/GRID, of which fewer bits tell: models are compressed."""
+    return (np.rint(logs * np.float32(factor * GRID)) / GRID).astype(np.float32, copy=False)
+
+
 def compile_ensemble_pool(schema: Schema, class_counts: Integers, pool: Pool) -> CompiledPool:
     """Compile the families in use to lookup tables over a schema of views; removes the trees from the pool."""
     dense, vectors = [], []
+    is_listed = class_counts.size >= LISTED_CLASSES
     for family, weights, levels in _in_use(pool):
         spread = _compiled(schema, class_counts, [family], [(levels.tree, levels.spreads(*weights))])
         dense.append(np.minimum(spread.dense, MOST_SPREAD).astype(np.float16))
-        vectors.append(np.minimum(spread.vectors, MOST_SPREAD).astype(np.float16))
+        vectors.append(np.minimum(spread.cell_log if is_listed else spread.vectors, MOST_SPREAD).astype(np.float16))
     used = [(number, *one.weights(index)) for number, one in enumerate(pool.members) for index in one.used]
     numbers, alone, parents = np.array(used, np.float64).reshape(-1, 3).T
     entries = Entries(
@@ -78,7 +86,9 @@ def compile_ensemble_pool(schema: Schema, class_counts: Integers, pool: Pool) ->
         np.ascontiguousarray(alone),
         np.ascontiguousarray(parents),
         concatenate_arrays(dense, np.empty(0, np.float16)),
-        concatenate_arrays(vectors, np.empty((0, class_counts.size), np.float16)),
+        concatenate_arrays(
+            vectors, np.empty(0, np.float16) if is_listed else np.empty((0, class_counts.size), np.float16)
+        ),
     )
     return CompiledPool(compile_ensemble_pool_tables(schema, class_counts, pool), entries)
 

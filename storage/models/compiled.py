@@ -27,6 +27,7 @@ Arrays = dict[str, np.ndarray]
 
 _FORMAT, _UNSEALED = b"fewpass:2", b"fewpass:1"  # earlier releases wrote no sum of the whole file
 _JSON, _JSON_SHA256, _FORMAT_KEY, _SEAL = b"fewpass.json", b"fewpass.sha256", b"fewpass.format", b"fewpass.xxh3"
+PACKING = 6  # zstd's level
 SUM_DIGITS, _PIECE = 32, 1 << 22
 # What Arrow holds as numpy does. All else (bool is a bit there) is held as bytes, and viewed.
 _NATIVE = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")}
@@ -70,12 +71,18 @@ def header_json(value: object) -> str:
 
 
 def write_compiled(
-    path: Path | str, header: Mapping[str, object], arrays: Mapping[str, np.ndarray], *, replace: bool = False
+    path: Path | str,
+    header: Mapping[str, object],
+    arrays: Mapping[str, np.ndarray],
+    *,
+    replace: bool = False,
+    most_packed: int = 0,
 ) -> None:
     """Publish the compiled form of a model: a header of JSON values, and arrays by name.
 
     The arrays are of any shape, of numbers, booleans or fixed-width text. With `replace` a file of that name is replaced;
-    processes that have mapped it keep what they have. Raises Unstorable; Conflict if the name is taken and `replace` is
+    processes that have mapped it keep what they have. Arrays of at most `most_packed` bytes together are compressed: whoever
+    maps them has his own copy in memory. Raises Unstorable; Conflict if the name is taken and `replace` is
     false; Unwritable.
     """
     text = header_json({"header": dict(header), "arrays": _described(arrays)}).encode()
@@ -87,7 +94,9 @@ def write_compiled(
     metadata[_SEAL] = token + b"0" * SUM_DIGITS
     batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, metadata=metadata))
     with write_file_atomically(path, replace=replace) as draft:
-        with pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+        codec = pa.Codec("zstd", PACKING) if batch.nbytes <= most_packed else None
+        options = pa.ipc.IpcWriteOptions(compression=codec)
+        with pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, batch.schema, options=options) as writer:
             writer.write_batch(batch)
         write_embedded_checksum(draft, token)
 

@@ -35,6 +35,8 @@ from storage.models.compiled import Arrays, Header, array_bytes, header_json, wr
 
 Completed = Callable[[Mapping[str, object], Arrays], Mapping[str, np.ndarray]]
 
+# Larger models are mapped as they are, so that processes share them; smaller ones are compressed.
+MOST_PACKED = 128 << 20
 _RESERVED_TABLES = frozenset({"arrays", "header"})
 
 
@@ -89,7 +91,7 @@ def _compile(
     duckdb_path: Path, sha256: str, header: Mapping[str, object], arrays: Mapping[str, np.ndarray]
 ) -> ModelFiles:
     arrow_path = duckdb_path.with_suffix(".arrow")
-    write_compiled(arrow_path, header, arrays, replace=True)
+    write_compiled(arrow_path, header, arrays, replace=True, most_packed=MOST_PACKED)
     manifest = {duckdb_path.name: sha256, arrow_path.name: sha256_of_file(arrow_path)}
     write_manifest(duckdb_path.with_suffix(".sha256"), manifest)
     return ModelFiles(duckdb_path, arrow_path, sha256)

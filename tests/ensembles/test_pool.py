@@ -15,6 +15,8 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.ensembles.cuts import OF_PAIRS, member_parent_grouping_index
 from learners.ensembles.fit import fit_family_trees
 from learners.ensembles.members import distinct_families, draw_ensemble_members
+from learners.ensembles.model import _spreads_of, spread_codes
+from learners.ensembles.pool import GRID, on_grid
 from learners.ensembles.recipes import draw_max_parents_per_member
 from learners.errors import InvalidArray
 from learners.schema import Chunk
@@ -149,3 +151,19 @@ def test_the_information_of_a_column_is_that_of_its_counts(learner, n_classes):
     by_joint = naive.codes_by_views(model.schema, x, member_parent_grouping_index(0))
     found = [mutual_information(codes, y) for codes in by_joint]
     assert model.joints.information == pytest.approx(np.array(found) / sum(found), abs=0.05)
+
+
+def test_stored_variances_are_within_five_hundredths():
+    variances = np.array([0.0, 1e-9, 3e-7, 0.01, 1.0, 25.0, 1e4, np.nan], np.float32)
+    found = _spreads_of(spread_codes(variances, 0.5))
+    assert np.allclose(found[2:6], variances[2:6] / 2, rtol=0.05, atol=0)
+    assert found[0] == 0 and found[1] < 2e-8 and 45 < found[6] < 60 and np.isnan(found[7])
+    halves = np.array([0.5, np.nan], np.float16)  # as release 0.2.0 stored them
+    assert np.array_equal(_spreads_of(halves), halves.astype(np.float32), equal_nan=True)
+
+
+def test_terms_keep_sixteen_bits_behind_the_point():
+    terms = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    assert np.abs(on_grid(terms, 0.7) - 0.7 * terms).max() <= 0.51 / GRID
+    assert np.array_equal(on_grid(on_grid(terms, 0.7), 1.0), on_grid(terms, 0.7))
+    assert on_grid(np.array([-np.inf], np.float32), 0.7)[0] == -np.inf

@@ -106,3 +106,21 @@ def test_a_statistic_whose_description_is_damaged_is_counted_again(tmp_path, pla
     assert store.get(KEY) is None, "both files are gone"
     store.put(KEY, pa.table({"n": [1]}), {"statistic": "x"}, files=["f"])
     assert [entry.key for entry in store.entries()] == [KEY]
+
+
+def test_small_models_are_compressed_and_large_ones_are_not(tmp_path):
+    arrays = {"a": np.arange(5000) // 100, "b": np.array([True, False]), "c": np.empty((0, 3), np.float32)}
+    for most_packed in (0, 40_000, 1 << 20):
+        path = tmp_path / f"{most_packed}.arrow"
+        write_compiled(path, {"kind": "x"}, arrays, most_packed=most_packed)
+        assert (path.stat().st_size < 10_000) == (most_packed > 40_000)
+        header, read = map_compiled(path)
+        assert header == {"kind": "x"} and read.keys() == arrays.keys()
+        for name, array in arrays.items():
+            assert np.array_equal(read[name], array) and read[name].dtype == array.dtype
+            assert read[name].shape == array.shape and not read[name].flags.writeable
+        spoiled = bytearray(path.read_bytes())
+        spoiled[len(spoiled) // 2] ^= 1
+        path.write_bytes(spoiled)
+        with pytest.raises(CorruptFile, match=r"\.arrow is damaged"):
+            map_compiled(path)
