@@ -283,7 +283,7 @@ def values_to_arrow_column(name: str, values: Any) -> pa.Array | pa.ChunkedArray
             return pa.array(values, pa.uint64(), from_pandas=has_marks)
     except UnicodeEncodeError as error:
         raise SchemaError(
-            f"Column {name!r} holds half of a character ({error.object[error.start : error.end]!r}), which is not valid text. Remove it, "
+            f"Column {name!r} holds an unpaired surrogate ({error.object[error.start : error.end]!r}), which is not valid text. Remove it, "
             "for example with text.encode(errors='ignore').decode().",
             name,
         ) from error

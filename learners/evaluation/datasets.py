@@ -121,7 +121,7 @@ def _source(path: str, columns: Mapping[str, Any]) -> Source:
 
 @lru_cache(maxsize=2)
 def load_data_set(data: DataSet) -> Loaded:
-    """Read a data set; the last two stay in memory, because trials of one data set follow each other.
+    """Read a data set. The two most recently read are cached, as trials of one data set follow each other.
 
     Raises SchemaError if the target has missing values or a type that cannot be classes; SourceError.
     """

@@ -123,7 +123,7 @@ class ColumnSummaries(Statistic):
         return self._empty(frozenset(name for name, column in self.found.items() if column.is_uncertain))
 
     def completed(self, rest: ColumnSummaries) -> ColumnSummaries:
-        """Replace the columns that were counted again."""
+        """Replace the summaries of columns that were counted again."""
         place = self._class_places(rest)
         for name in rest.only or ():
             self.found[name] = Column()

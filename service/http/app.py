@@ -126,7 +126,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.workspace = Workspace(settings)
     app.state.opening = Openings(OPENING)
-    app.state.not_ready = "The server is starting."
+    app.state.not_ready = "The server is starting. Try again in a few seconds."
     app.state.degraded = app.state.stranded = None
     resources = [health, open_inference, invocations, query]
     if not settings.predict_only:

@@ -122,7 +122,9 @@ async def sign_in(request: Request) -> Response:
     form = parse_qs((await request.body())[:MAX_BODY].decode("utf-8", "replace"))
     token, page = form.get("key", [""])[0].strip(), form.get("next", [HOME])[0]
     if guard.login is not None and guard.login.is_token(token.encode()):
-        raise Forbidden("The console signs in with an API key. Tokens of the company's login count for REST alone.")
+        raise Forbidden(
+            "Sign in to the console with an API key. Tokens of the company's login are accepted by REST only."
+        )
     try:
         guard.key(token.encode())
     except InvalidKey as error:

@@ -75,7 +75,7 @@ class TooSlow(ServiceError, RuntimeError):
 
 
 class Overloaded(ServiceError, RuntimeError):
-    """The requests in progress hold all the memory they may; this one may be sent again."""
+    """The requests in progress use all the memory that requests may; this one can be sent again."""
 
 
 class TooManyRequests(ServiceError, RuntimeError):

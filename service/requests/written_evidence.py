@@ -54,7 +54,7 @@ def parse_evidence_weights(texts: list[str]) -> JSONObject:
             try:
                 weights[value] = float(item[2])
             except ValueError:
-                raise InvalidRequest(f"{item[2]!r} is no weight of {value!r}: give a number.") from None
+                raise InvalidRequest(f"The weight of {value!r} must be a number, not {item[2]!r}.") from None
         if not weights or at < len(rest):
             raise InvalidRequest(f"{text!r} is not column: value=weight,value=weight, as 'x: a=.8,b=.2'.")
         name = name.strip()

@@ -17,5 +17,5 @@ def served_model_from_request(request: Request, reference: str) -> Served:
     """Return the served model of "name", "name@version" or "name@alias"; raises NotReady while the server starts."""
     predictor: Predictor | None = getattr(request.app.state, "predictor", None)
     if predictor is None:
-        raise NotReady("The server is starting.")
+        raise NotReady("The server is starting. Try again in a few seconds.")
     return predictor.served(reference) or predictor.resolve(reference)

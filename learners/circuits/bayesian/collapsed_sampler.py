@@ -128,8 +128,8 @@ class FileStore:
             raise NoSpace(self.folder, needed, free)
 
     def rows(self, chain: int) -> RowBlocks:
-        """Return the rows of the file, with two alternating mapped states; the one of the last complete sweep is not
-        overwritten first.
+        """Return the rows of a chain. States alternate between two memory maps, so that of the last complete sweep is never
+        overwritten.
         """
         folder = self._chain(chain)
         try:

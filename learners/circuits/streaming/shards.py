@@ -128,7 +128,7 @@ class Shard:
 
     @property
     def n_rows(self) -> int:
-        """Maximum number of rows; a filtered source has fewer."""
+        """Upper bound on the number of rows; a filtered source may yield fewer."""
         return max(0, sum(source.n_rows for source in self.sources) - self.skipped)
 
     def chunks(self, schema: Schema) -> Iterator[Chunk]:

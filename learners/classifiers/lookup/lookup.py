@@ -220,7 +220,7 @@ class LookupModel(ModelDefaults):
         """Return the lower and upper bounds of intervals of the class probabilities, given the structure, (n_rows,
         n_classes) each.
 
-        See `intervals.lookup_credible_intervals`. Raises InvalidParameter if the level is invalid, the model has
+        See `lookup_credible_intervals` in this module. Raises InvalidParameter if the level is invalid, the model has
         m-estimates, which have no posterior, or it has too many classes.
         """
         if self.schema.n_classes > FEW_CLASSES:

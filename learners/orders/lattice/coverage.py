@@ -57,7 +57,7 @@ class OrderTarget:
 
     @classmethod
     def of(cls, scores: FamilyScores) -> OrderTarget:
-        """Create the target from scores."""
+        """Create the distribution over orders from the scores of all families."""
         return cls(scores, *parent_subset_sums(scores))
 
 

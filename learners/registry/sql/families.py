@@ -140,8 +140,9 @@ class Step(NamedTuple):
 
 
 def family_elimination_steps(families: Families) -> list[Step]:
-    """Order the steps so that few missing values are expanded at once: each takes the family that needs the fewest
-    more, and all that need none.
+    """Return an elimination order that expands few missing values at once.
+
+    Each step adds the family with the fewest new missing parents, then every family that needs no further one.
     """
     parents = set(families.parents)
     needs = {

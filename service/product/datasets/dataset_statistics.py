@@ -203,7 +203,7 @@ def verify_files(source: Source, ledger: Ledger, report: Report) -> None:
     """Read all bytes of all files and store their SHA-256, so that a rewritten file is recognised as a new one.
 
     Statistics that were counted of these files before anybody had read them whole are removed: nobody knows what the files
-    held then. Formats whose every opening reads all bytes need none of this. `report` gets the progress after each block,
+    held then. Formats that are read completely on opening need no such check. `report` gets the progress after each block,
     and may raise. Raises SourceError if a file cannot be read, or changes meanwhile.
     """
     noted = _contents(ledger)

@@ -181,7 +181,7 @@ def test_missing_classes_are_told_where_rows_are_scored():
 
 
 def test_half_a_character_in_a_frame_is_told():
-    with pytest.raises(SchemaError, match="Column 'a' holds half of a character"):
+    with pytest.raises(SchemaError, match="Column 'a' holds an unpaired surrogate"):
         fewpass.NB().fit({"a": ["\ud800", "x", "y"], "b": [1, 2, 3]}, ["p", "q", "p"])
 
 

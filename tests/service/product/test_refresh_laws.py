@@ -106,7 +106,8 @@ def from_scratch(path, folder, learner, **more):
 
 
 def test_the_laws_speak_of_all_learners_and_formats():
-    assert {learner.split()[0] for learner in LEARNERS} == set(recipes.LEARNERS)
+    goes_on = {"gibbs"}  # its chains go on from where they stand, so a refresh equals no training from scratch
+    assert {learner.split()[0] for learner in LEARNERS} == set(recipes.LEARNERS) - goes_on
     assert {file_format_by_extension(f"a.{form}") for form in WRITE} == set(FORMATS)
 
 

@@ -57,7 +57,7 @@ def test_weights_of_values(text, name, weights):
         (parse_evidence_weights, ["x"], "'x' is not column: value=weight"),
         (parse_evidence_weights, ["x: a"], "'x: a' is not column: value=weight"),
         (parse_evidence_weights, ["x: a=.8,b"], "is not column: value=weight"),
-        (parse_evidence_weights, ["x: a=much"], "'much' is no weight of 'a'"),
+        (parse_evidence_weights, ["x: a=much"], "The weight of 'a' must be a number, not 'much'"),
         (parse_evidence_weights, ["x: a=1,a=2"], "'a' is given twice"),
         (parse_evidence_weights, ["x: a=1", "x: b=1"], "'x' is given twice"),
     ],

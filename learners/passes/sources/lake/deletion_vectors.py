@@ -80,7 +80,7 @@ def _vector_file(filesystem: pafs.FileSystem, place: str, path: str, vector: dic
         try:
             name = uuid.UUID(bytes=b85decode(digits.translate(str.maketrans(Z85, B85))))
         except ValueError as error:
-            raise SourceError(place, f"names a deletion vector without a name ({text[:40]}).") from error
+            raise SourceError(place, f"refers to a deletion vector without a path ({text[:40]}).") from error
         return _inside(place, f"{prefix}/deletion_vector_{name}.bin" if prefix else f"deletion_vector_{name}.bin")
     parts = urlsplit(text)
     is_local = is_local_filesystem(filesystem) and parts.scheme == "file" and parts.netloc in ("", "localhost")

@@ -240,7 +240,7 @@ class Predict:
     async def served(self, reference: str) -> Served:
         """Return the served model of "name", "name@version" or "name@alias"."""
         if self.predictor is None:
-            raise NotReady("The server is starting.")
+            raise NotReady("The server is starting. Try again in a few seconds.")
         served = self.predictor.served(reference)
         if served is None:
             served = await anyio.to_thread.run_sync(self.predictor.resolve, reference)
