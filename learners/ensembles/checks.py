@@ -43,15 +43,12 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
     member = arrays["entry_member"]
     if member.size and (member[0] != 0 or not np.isin(np.diff(member), (0, 1)).all()):
         raise InvalidArray("entry_member", "does not number the members consecutively")
-    is_listed = (
-        "entry_spread_vectors" in arrays and arrays["entry_spread_vectors"].ndim == 1 and "table_cell_log" in arrays
-    )
-    for name, like in (("dense", "dense"), ("vectors", "cell_log" if is_listed else "vectors")):
+    for name in ("dense", "vectors"):
         spread = f"entry_spread_{name}"
         is_of_codes = spread in arrays and arrays[spread].dtype == np.uint8
         # Release 0.2.0 stored them as float16.
         check_array_type_and_shape(
-            arrays, spread, np.uint8 if is_of_codes else np.float16, *arrays[f"table_{like}"].shape
+            arrays, spread, np.uint8 if is_of_codes else np.float16, *arrays[f"table_{name}"].shape
         )
     check_array_type_and_shape(arrays, "class_counts", np.int64, schema.n_classes)
     if has_discriminant(arrays):

@@ -19,7 +19,6 @@ from learners.classifiers.lookup.look_up_tables import (
     attribute_log_factors,
     family_log_probabilities,
     fill_class_log_joints,
-    lookup_tables_from_arrays,
     run_in_row_ranges,
     slice_lookup_tables,
 )
@@ -61,7 +60,7 @@ class Entries:
     alone: Floats
     parents: Floats
     # spread_dense, spread_vectors: the posterior variance of each weighted term, in the places of `LookupTables.dense` and
-    # `.vectors`, or `.cell_log` where rows list classes; uint8 of `spread_codes`, float16 in models of release 0.2.0.
+    # `.vectors`: uint8 of `spread_codes`, float16 in models of release 0.2.0.
     spread_dense: Array
     spread_vectors: Array
 
@@ -250,11 +249,10 @@ class EnsembleModel(ModelDefaults):
         """Lookup tables of the variances of each member's terms."""
         spread = self._tables._replace(
             dense=_spreads_of(self.entries.spread_dense),
+            vectors=_spreads_of(self.entries.spread_vectors),
             log_prior=np.zeros(self.schema.n_classes),
             is_hierarchical=np.zeros(1, np.uint8),
         )
-        of_rows = _spreads_of(self.entries.spread_vectors)
-        spread = spread._replace(cell_log=of_rows) if of_rows.ndim == 1 else spread._replace(vectors=of_rows)
         freeze_arrays(*spread)
         return [slice_lookup_tables(spread, first, last) for first, last in self._member_ranges]
 
@@ -329,7 +327,7 @@ class EnsembleModel(ModelDefaults):
         if weights is not None:
             boosters = tuple(arrays[f"booster_{i}"] for i in range(len(weights)))
             correction = Correction(forest_from_arrays(schema, arrays), boosters, tuple(weights))
-        tables = lookup_tables_from_arrays(arrays)
+        tables = kernels.LookupTables(**{name: arrays[f"table_{name}"] for name in kernels.LookupTables._fields})
         entries = Entries(**{name: arrays[f"entry_{name}"] for name in Entries.__dataclass_fields__})
         discriminant = discriminant_from_arrays(arrays)
         return cls(schema, arrays["class_counts"], tables, entries, joints, correction, header["facts"], discriminant)

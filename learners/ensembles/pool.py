@@ -11,7 +11,7 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.compilation import LISTED_CLASSES, compile_lookup_tables
+from learners.classifiers.lookup.compilation import compile_lookup_tables
 from learners.classifiers.lookup.look_up_tables import fill_class_log_joints
 from learners.classifiers.structure import Structure
 from learners.counts.family_counts import Family, FamilyCounts
@@ -60,7 +60,6 @@ class CompiledPool(NamedTuple):
         tables = tables._replace(
             dense=on_grid(tables.dense, factor),
             vectors=on_grid(tables.vectors, factor),
-            cell_log=on_grid(tables.cell_log, factor),
             log_prior=tables.log_prior * factor,
         )
         return CompiledPool(tables, replace(entries, spread_dense=dense, spread_vectors=vectors))
@@ -74,11 +73,10 @@ def on_grid(logs: Float32s, factor: float) -> Float32s:
 def compile_ensemble_pool(schema: Schema, class_counts: Integers, pool: Pool) -> CompiledPool:
     """Compile the families in use to lookup tables over a schema of views; removes the trees from the pool."""
     dense, vectors = [], []
-    is_listed = class_counts.size >= LISTED_CLASSES
     for family, weights, levels in _in_use(pool):
         spread = _compiled(schema, class_counts, [family], [(levels.tree, levels.spreads(*weights))])
         dense.append(np.minimum(spread.dense, MOST_SPREAD).astype(np.float16))
-        vectors.append(np.minimum(spread.cell_log if is_listed else spread.vectors, MOST_SPREAD).astype(np.float16))
+        vectors.append(np.minimum(spread.vectors, MOST_SPREAD).astype(np.float16))
     used = [(number, *one.weights(index)) for number, one in enumerate(pool.members) for index in one.used]
     numbers, alone, parents = np.array(used, np.float64).reshape(-1, 3).T
     entries = Entries(
@@ -86,9 +84,7 @@ def compile_ensemble_pool(schema: Schema, class_counts: Integers, pool: Pool) ->
         np.ascontiguousarray(alone),
         np.ascontiguousarray(parents),
         concatenate_arrays(dense, np.empty(0, np.float16)),
-        concatenate_arrays(
-            vectors, np.empty(0, np.float16) if is_listed else np.empty((0, class_counts.size), np.float16)
-        ),
+        concatenate_arrays(vectors, np.empty((0, class_counts.size), np.float16)),
     )
     return CompiledPool(compile_ensemble_pool_tables(schema, class_counts, pool), entries)
 

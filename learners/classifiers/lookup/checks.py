@@ -14,17 +14,16 @@ from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compilation import context_strides
 from learners.classifiers.lookup.kernels import ManyClassTables
-from learners.classifiers.lookup.look_up_tables import LISTS, Tables, with_lists
+from learners.classifiers.lookup.look_up_tables import Tables
 from learners.classifiers.lookup.lookup import MANY_TABLES, TABLES, LookupHeader
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
-from learners.kernels.arrays import Arrays, Mask
+from learners.kernels.arrays import Arrays
 from learners.models.model import check_array_elements, check_array_offsets, check_array_type_and_shape
 from learners.schema import Schema
 
 TYPES: dict[str, type] = dict.fromkeys(kernels.LookupTables._fields, np.int64)
 TYPES |= {"dense": np.float32, "vectors": np.float32, "log_prior": np.float64, "is_hierarchical": np.uint8}
-TYPES |= LISTS
 TYPES |= {"hash_words": np.uint64, "hash_ranks": np.int32, "key_low": np.uint32, "key_high": np.uint32}
 MANY_TYPES: dict[str, type] = dict.fromkeys(ManyClassTables._fields, np.int64)
 MANY_TYPES |= {"root_log": np.float32, "rest_log": np.float32, "cell_log": np.float32, "log_prior": np.float64}
@@ -89,10 +88,9 @@ def check_lookup_tables(schema: Schema, structure: Structure, arrays: Arrays) ->
     n_classes, m = schema.n_classes, len(structure.order)
     shapes = {"dense_starts": (m,), "hash_starts": (m + 1,), "hash_shifts": (m,), "vectors": (None, n_classes)}
     shapes |= {"log_prior": (n_classes,), "is_hierarchical": (1,)}
-    stored = with_lists(arrays)
     tables = kernels.LookupTables(
         *(
-            check_array_type_and_shape(stored, f"table_{name}", dtype, *shapes.get(name, ()))
+            check_array_type_and_shape(arrays, f"table_{name}", dtype, *shapes.get(name, ()))
             for name, dtype in TYPES.items()
         )
     )
@@ -102,10 +100,7 @@ def check_lookup_tables(schema: Schema, structure: Structure, arrays: Arrays) ->
     _check_hashes(tables)
     _check_dense(tables)
     check_array_elements("table_dense", ~(tables.dense < np.inf), NO_LOGARITHM)
-    check_array_elements("table_vectors", tables.vectors == np.inf, NO_LOGARITHM)
-    if len(tables.vectors):  # NaN: no rest for a class
-        is_wrong = np.isnan(tables.vectors).any(axis=1) & ~_is_rest(tables)
-        check_array_elements("table_vectors", is_wrong, NO_LOGARITHM)
+    check_array_elements("table_vectors", tables.vectors == np.inf, NO_LOGARITHM)  # NaN: no rest for a class
     check_array_elements("table_log_prior", ~np.isfinite(tables.log_prior), NOT_FINITE)
 
 
@@ -130,8 +125,7 @@ def _check_hashes(tables: kernels.LookupTables) -> None:
     """Check that hash tables have a power of two of slots and at least one empty slot, without which a search would not
     end.
     """
-    starts, shifts, words = tables.hash_starts, tables.hash_shifts, tables.hash_words
-    n_vectors = _check_lists(tables) if tables.above.size else len(tables.vectors)
+    starts, shifts, words, n_vectors = tables.hash_starts, tables.hash_shifts, tables.hash_words, len(tables.vectors)
     check_array_offsets("table_hash_starts", starts, shifts.size, words.size)
     if (np.diff(starts)[tables.dense_starts < 0] == 0).any():
         raise InvalidArray("table_hash_starts", "leaves an attribute without a table")
@@ -147,32 +141,6 @@ def _check_hashes(tables: kernels.LookupTables) -> None:
         raise InvalidArray("table_hash_ranks", "points past the end of the vectors")
     if tables.key_low.size != n_vectors or tables.key_high.size not in (0, n_vectors):
         raise InvalidArray("table_key_low", "does not have the length of the vectors")
-
-
-def _is_rest(tables: kernels.LookupTables) -> Mask:
-    """Return which rows are the rest of a context, by their keys."""
-    before = np.concatenate([[0], np.cumsum(np.bitwise_count(tables.hash_words), dtype=np.int64)])
-    n_keys = np.repeat(tables.n_values + 1, np.diff(before[tables.hash_starts]))
-    keys = tables.key_low.astype(np.int64)
-    if tables.key_high.size:
-        keys |= tables.key_high.astype(np.int64) << 32
-    return np.asarray(keys % n_keys == n_keys - 1)
-
-
-def _check_lists(tables: kernels.LookupTables) -> int:
-    """Check rows that list classes, and return their number: no search upwards may go round in a circle."""
-    above, n = tables.above, tables.above.size
-    check_array_elements("table_above", (above < -1) | (above >= n), "points past the end of the rows")
-    for _ in range(int(np.diff(tables.parent_starts).max(initial=0)) + 1):
-        above = np.where(above >= 0, tables.above[above], -1)
-    check_array_elements("table_above", above >= 0, "has more rows above than parents")
-    check_array_offsets("table_cell_starts", tables.cell_starts, n, tables.cell_class.size)
-    check_array_elements("table_cell_class", tables.cell_class >= tables.log_prior.size, NO_CODE)
-    check_array_offsets("table_cell_starts", tables.cell_starts, n, tables.cell_log.size)
-    check_array_elements("table_cell_log", ~(tables.cell_log < np.inf), NO_LOGARITHM)
-    if len(tables.vectors):
-        raise InvalidArray("table_vectors", "stands beside rows that list classes")
-    return int(n)
 
 
 def _check_dense(tables: kernels.LookupTables) -> None:

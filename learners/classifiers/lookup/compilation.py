@@ -25,9 +25,7 @@ from learners.kernels.arrays import (
     Codes,
     Float32s,
     Floats,
-    Int32s,
     Integers,
-    Mask,
     Uint8s,
     Uint64s,
     concatenate_arrays,
@@ -42,26 +40,15 @@ DENSE_RATIO = 2
 SMALL_TABLE = 1 << 14
 BLOCK_FLOATS = 1 << 12
 BLOCK_ROWS = 1 << 16
-# Rows of as many classes list those observed in their contexts: most contexts have one or two (flights_nyc13: 1.1 of 16).
-LISTED_CLASSES = 6
 # The delta method trusts logarithms that move by a few units; beyond that they say "unknown" all the same.
 LARGEST_LOG_VARIANCE = 25.0
 
 
 class _Sparse(NamedTuple):
-    """Keys of one attribute's rows, with a vector or a list of classes each (see `kernels.LookupTables`)."""
+    """Keys and vectors of one attribute (see `kernels.LookupTables`)."""
 
     keys: Integers
-    vectors: Float32s  # (0, C) where rows list classes
-    above: Int32s  # (r,) of the attribute's own rows; empty where they have vectors
-    sizes: Int32s  # (r,) classes that each row lists; empty where they have vectors
-    classes: Uint8s
-    logs: Float32s
-
-    @property
-    def n_numbers(self) -> int:
-        """Numbers of as many vectors."""
-        return self.keys.size * self.vectors.shape[1]
+    vectors: Float32s
 
 
 def compile_lookup_tables(
@@ -98,7 +85,7 @@ def compile_lookup_tables(
         is_hierarchical = np.array([estimate.hierarchical], np.uint8)
         n_values.append(tree.n_values)
         hashed.append(_hashed(_sparse_form(tree, estimate, sizes[i], strides[i], schema.n_classes)))
-        if i == len(structure.order) - 1 or sum(form.rows.n_numbers for form in hashed) > BLOCK_FLOATS:
+        if i == len(structure.order) - 1 or sum(form.vectors.size for form in hashed) > BLOCK_FLOATS:
             block = tables_of(len(found), hashed.copy())
             found += [
                 _dense_form(block, a, form, schema.code_dtype, most_dense) or form for a, form in enumerate(hashed)
@@ -114,7 +101,8 @@ class _Form(NamedTuple):
     dense: Float32s
     words: Uint64s
     shift: int
-    rows: _Sparse  # in the order of their slots
+    keys: Integers
+    vectors: Float32s
 
 
 def _tables_of(
@@ -133,16 +121,10 @@ def _tables_of(
     hash_starts = offsets_from_sizes([form.words.size for form in forms])
     hash_shifts = np.array([form.shift for form in forms], np.int64)
     dense = np.concatenate([np.empty(0, np.float32), *(form.dense for form in forms)])
-    rows = [form.rows for form in forms]
+    key_parts, vectors = [form.keys for form in forms], [form.vectors for form in forms]
     forms.clear()
     nothing = np.empty(0, np.int64)
-    vectors = [one.vectors for one in rows]
-    above = [np.where(one.above < 0, -1, one.above + first) for one, first in zip(rows, _firsts(rows), strict=True)]
-    listed, classes, logs = ([getattr(one, name) for one in rows] for name in ("sizes", "classes", "logs"))
-    key_parts = [one.keys for one in rows]
-    rows.clear()
     keys = concatenate_arrays(key_parts, nothing)
-    n_listed = concatenate_arrays(listed, np.empty(0, np.int32))
     key_low, key_high = split_64_bit_keys(keys)
     tables = kernels.LookupTables(
         attribute=np.array([structure.order[i] for i in members], np.int64),
@@ -160,20 +142,11 @@ def _tables_of(
         key_low=key_low,
         key_high=key_high,
         vectors=concatenate_arrays(vectors, np.empty((0, prior.size), np.float32)),
-        above=concatenate_arrays(above, nothing).astype(np.int32),
-        cell_starts=(offsets_from_sizes(n_listed) if n_listed.size else nothing).astype(np.int32),
-        cell_class=concatenate_arrays(classes, np.empty(0, np.uint8)),
-        cell_log=concatenate_arrays(logs, np.empty(0, np.float32)),
         log_prior=prior,
         is_hierarchical=is_hierarchical,
     )
     freeze_arrays(*tables)  # as when predicting: one compiled signature
     return tables
-
-
-def _firsts(rows: Sequence[_Sparse]) -> list[int]:
-    """Return the number of rows before each attribute's."""
-    return (np.cumsum([0, *(one.keys.size for one in rows)])[:-1]).tolist()
 
 
 def context_strides(schema: Schema, attribute: int, parents: Sequence[int]) -> Integers:
@@ -202,9 +175,7 @@ def _sparse_form(
     probability = np.repeat(estimates.probability[root_cells][:, np.newaxis], n_classes, axis=1)
     context = np.full(tree.n_nodes, int(sizes @ strides), np.int64)
     node_class = np.zeros(tree.n_nodes, np.int64)
-    is_listed = n_classes >= LISTED_CLASSES
-    keys, parts = list[Integers](), list[_Sparse]()
-    n_rows, first_above = 0, -1
+    keys, vectors = [], []
     # Contexts that end at a missing parent: see `kernels.LookupTables`.
     end = math.prod(int(size) + 1 for size in sizes) * n_keys
     n_levels = tree.level_starts.size - 1
@@ -228,11 +199,6 @@ def _sparse_form(
         readings = [(0, estimates.probability, estimates.rest)]
         if estimates.averaged is not None and level < n_levels - 1:
             readings.insert(0, (end, *estimates.averaged))
-        own_above = np.full(own_keys.size, -1)
-        if first_above >= 0:
-            at_context, at_value = np.divmod(own_keys, n_keys)
-            pairs_above = _dropped(at_context, int(sizes[level - 2]), step) * n_keys + at_value
-            own_above = first_above + np.searchsorted(pair_keys, pairs_above)
         for start, of_cells, of_nodes in readings:  # the last is what the level below goes on from
             rest = np.full((contexts.size, n_classes), np.nan)
             rest[context_row, node_class[nodes]] = of_nodes[nodes]
@@ -252,43 +218,10 @@ def _sparse_form(
                 rest_vector = np.where(np.isnan(rest), estimates.rest[0], of_class)
             else:
                 rest_vector = np.where(np.isnan(rest), 1.0, rest) if estimates.hierarchical else rest
-            first_own, n_rows = n_rows, n_rows + own_keys.size + contexts.size
             keys += [start + own_keys, start + contexts * n_keys + tree.n_values]
-            if is_listed:
-                is_observed = ~np.isnan(rest) if level > 1 else np.ones(rest.shape, np.bool_)
-                at = np.searchsorted(contexts, own_keys // n_keys)
-                parts += [_lists(own, is_observed, at, own_above), _lists(rest_vector, is_observed, None, None)]
-            else:
-                parts += [_vectors(own), _vectors(rest_vector)]
-        pair_keys, probability, first_above = own_keys, own, first_own
-    return _Sparse(np.concatenate(keys), *(np.concatenate(part) for part in list(zip(*parts, strict=True))[1:]))
-
-
-def _vectors(numbers: Floats) -> _Sparse:
-    """Return rows with a vector each."""
-    none = np.empty(0, np.int32)
-    return _Sparse(
-        np.empty(0, np.int64), _logarithms(numbers), none, none, np.empty(0, np.uint8), _logarithms(numbers[:0, 0])
-    )
-
-
-def _lists(numbers: Floats, is_observed: Mask, at: Integers | None, above: Integers | None) -> _Sparse:
-    """Return rows of numbers (r, C) that list the classes which their contexts (n, C) have: of rows `at` contexts (r,), with rows above (r,)."""
-    sizes, places, logs = [np.empty(0, np.int64)], [np.empty(0, np.uint8)], [np.empty(0, np.float32)]
-    for first in range(0, len(numbers), BLOCK_ROWS):
-        block = slice(first, first + BLOCK_ROWS)
-        mask = is_observed[block] if at is None else is_observed[at[block]]
-        sizes.append(mask.sum(axis=1))
-        places.append(np.nonzero(mask)[1].astype(np.uint8))
-        logs.append(_logarithms(numbers[block][mask]))
-    return _Sparse(
-        np.empty(0, np.int64),
-        np.empty((0, numbers.shape[1]), np.float32),
-        (np.full(len(numbers), -1) if above is None else above).astype(np.int32),
-        np.concatenate(sizes).astype(np.int32),
-        np.concatenate(places),
-        np.concatenate(logs),
-    )
+            vectors += [_logarithms(own), _logarithms(rest_vector)]
+        pair_keys, probability = own_keys, own
+    return _Sparse(np.concatenate(keys), np.concatenate(vectors))
 
 
 def _logarithms(numbers: Floats) -> Float32s:
@@ -308,22 +241,7 @@ def _dropped(context: Integers, size: int, stride: int) -> Integers:
 def _hashed(sparse: _Sparse) -> _Form:
     """Order the rows by hash slot."""
     words, shift, order = build_hash_slots(sparse.keys)
-    if not sparse.above.size:
-        rows = sparse._replace(keys=sparse.keys[order], vectors=sparse.vectors[order])
-        return _Form(np.empty(0, np.float32), words, shift, rows)
-    place = np.empty(order.size + 1, np.int32)
-    place[order], place[-1] = np.arange(order.size), -1  # the last is that of no row above
-    sizes = sparse.sizes[order]
-    starts = offsets_from_sizes(sparse.sizes.astype(np.int64))[:-1][order]
-    cells = np.repeat(starts - (np.cumsum(sizes, dtype=np.int64) - sizes), sizes) + np.arange(sparse.logs.size)
-    rows = sparse._replace(
-        keys=sparse.keys[order],
-        above=place[sparse.above[order]],
-        sizes=sizes,
-        classes=sparse.classes[cells],
-        logs=sparse.logs[cells],
-    )
-    return _Form(np.empty(0, np.float32), words, shift, rows)
+    return _Form(np.empty(0, np.float32), words, shift, sparse.keys[order], sparse.vectors[order])
 
 
 def _dense_form(
@@ -335,7 +253,7 @@ def _dense_form(
     shape = (*(tables.parent_sizes[own] + 1).tolist(), int(tables.n_values[a]))  # codes of the parents and a value
     n_rows = math.prod(shape)
     if most is None:
-        most = min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * hashed.rows.n_numbers))
+        most = min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * hashed.vectors.size))
     if n_rows * n_classes > most:
         return None
     alone = family_lookup_tables(tables, a, len(shape) - 1)
@@ -346,8 +264,8 @@ def _dense_form(
         logs = np.empty((x.shape[1], n_classes))
         fill_class_log_joints(alone, x, 0, x.shape[1], logs)
         table[first : first + BLOCK_ROWS] = logs
-    no_rows = _vectors(np.empty((0, n_classes)))._replace(keys=np.empty(0, np.int64))
-    return _Form(table.ravel(), np.empty(0, np.uint64), WORD - 1, no_rows)
+    no_keys, no_vectors = np.empty(0, np.int64), np.empty((0, n_classes), np.float32)
+    return _Form(table.ravel(), np.empty(0, np.uint64), WORD - 1, no_keys, no_vectors)
 
 
 def compile_lookup_variance_tables(

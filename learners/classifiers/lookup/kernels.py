@@ -15,7 +15,6 @@ BLOCK_ROWS = 256
 # Tables larger than a processor's own cache are read an attribute at a time for as many rows as have so many sums, which the
 # cache holds: the 97 MB of an ensemble take 1.9 us a row instead of 4.8 (`benchmarks.null_rows`).
 CACHED_CELLS, BLOCK_SUMS = 1 << 17, 1 << 16
-MOST_ABOVE = 64  # rows above one another, one a parent: the keys of more do not fit into 63 bits
 EMPTY = -1
 FOUND = -2  # less a row: that of a key in its place
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # of keys, whose highest bits are the slot
@@ -30,10 +29,6 @@ class LookupTables(NamedTuple):
 
     A context that ends at a missing parent may have its own entries, averaged over the missing value: their keys
     are those of the context, offset by the number of all keys.
-
-    Of many classes a row lists only those that training observed in its context, with their logarithms; the others have
-    those of the row `above`, of the same value in the context without its last parent. A context's rest lists them, too,
-    and has no row above.
 
     Only the used slots of a hash table have a row: bit i of word w tells whether slot 64 w + i is used, and
     `hash_ranks[w]` is the row of the first of them. So slots are cheap, and a row holds only a key and its
@@ -57,11 +52,7 @@ class LookupTables(NamedTuple):
     # empty where all keys are below 2^32.
     key_low: Uint32s
     key_high: Uint32s
-    vectors: Float32s  # (r, C) float32; (0, C) where rows list classes
-    above: Int32s  # (r,) int32: -1 for none; empty where rows have vectors
-    cell_starts: Int32s  # (r + 1,) int32: ranges of `cell_class` and `cell_log`; empty where rows have vectors
-    cell_class: Uint8s  # (q,) uint8, ascending within a row
-    cell_log: Float32s  # (q,) float32
+    vectors: Float32s  # (r, C) float32
     log_prior: Floats  # (C,) float64
     is_hierarchical: Uint8s  # (1,) uint8
 
@@ -153,15 +144,6 @@ def _add_backed_off(tables, a, x, row, is_pending, log_joint):  # OUT (C,) uint8
     while True:
         entry = _find(tables, a, start + context * n_keys + value)
         if entry >= 0:
-            if tables.above.size > 0:
-                while entry >= 0:  # the row's own classes first, then those of the rows above
-                    for i in range(tables.cell_starts[entry], tables.cell_starts[entry + 1]):
-                        k = tables.cell_class[i]
-                        if is_pending[k]:
-                            log_joint[row, k] += tables.cell_log[i]
-                            is_pending[k] = 0
-                    entry = np.int64(tables.above[entry])
-                return
             for k in range(is_pending.size):
                 if is_pending[k]:
                     log_joint[row, k] += tables.vectors[entry, k]
@@ -171,13 +153,7 @@ def _add_backed_off(tables, a, x, row, is_pending, log_joint):  # OUT (C,) uint8
             start = np.int64(0)
             continue
         start = np.int64(0)
-        if entry >= 0 and tables.above.size > 0:
-            for i in range(tables.cell_starts[entry], tables.cell_starts[entry + 1]):
-                k = tables.cell_class[i]
-                if is_pending[k]:
-                    log_joint[row, k] += tables.cell_log[i]
-                    is_pending[k] = tables.is_hierarchical[0]
-        elif entry >= 0:
+        if entry >= 0:
             for k in range(is_pending.size):
                 rest = tables.vectors[entry, k]
                 if is_pending[k] and not np.isnan(rest):
@@ -214,26 +190,6 @@ def _add_sparse_block(tables, a, x, first, last, cells, is_pending, log_joint): 
     n_classes = tables.log_prior.size
     n_fours = n_classes - n_classes % 4
     vectors, sums = tables.vectors.reshape(-1), joint.reshape(-1)
-    if tables.above.size > 0:
-        own, chain = np.empty(n_classes, np.float32), np.empty(MOST_ABOVE, np.int64)
-        for row in range(values.size):
-            if cells[row] <= FOUND:
-                # From the highest row above it down, which takes no branches.
-                depth, entry = 0, np.int64(FOUND - cells[row])
-                while entry >= 0 and depth < chain.size:
-                    chain[depth] = entry
-                    depth += 1
-                    entry = np.int64(tables.above[entry])
-                for k in range(n_classes):
-                    own[k] = 0.0
-                for place in range(depth - 1, -1, -1):
-                    for i in range(tables.cell_starts[chain[place]], tables.cell_starts[chain[place] + 1]):
-                        own[tables.cell_class[i]] = tables.cell_log[i]
-                for k in range(n_classes):
-                    joint[row, k] += own[k]
-            elif values[row] < n_values:
-                _add_backed_off(tables, a, x, first + row, is_pending, log_joint)
-        return
     for row in range(values.size):
         if cells[row] <= FOUND:
             entry = (FOUND - cells[row]) * n_classes
@@ -298,7 +254,7 @@ def look_up_class_probabilities(tables, x, first, last, is_normalized, out):
     ignored.
     """
     n_classes, n_block = tables.log_prior.size, BLOCK_ROWS
-    if tables.dense.size + tables.vectors.size + tables.cell_log.size > CACHED_CELLS:
+    if tables.dense.size + tables.vectors.size > CACHED_CELLS:
         n_block = max(BLOCK_ROWS, BLOCK_SUMS // n_classes)
     cells, is_pending = np.empty(min(n_block, last - first), np.int64), np.empty(n_classes, np.uint8)
     for block in range(first, last, n_block):

@@ -18,7 +18,7 @@ from learners.classifiers.lookup.kernels import (
     look_up_class_probabilities,
     look_up_many_class_probabilities,
 )
-from learners.kernels.arrays import Array, Arrays, Codes, Floats, Int32s, Integers, Uint32s, Uint64s, freeze_arrays
+from learners.kernels.arrays import Array, Codes, Floats, Int32s, Integers, Uint32s, Uint64s, freeze_arrays
 from learners.passes.threads import available_cores
 from learners.schema import Chunk
 
@@ -39,22 +39,6 @@ BY_ATTRIBUTE = {
     "hash_starts": 2,
     "hash_shifts": 1,
 }
-
-# The arrays of rows that list classes, which models of releases 0.1.0 and 0.2.0 lack.
-LISTS: dict[str, type] = {"above": np.int32, "cell_starts": np.int32, "cell_class": np.uint8, "cell_log": np.float32}
-
-
-def with_lists(arrays: Arrays) -> dict[str, Array]:
-    """Return the arrays of a model with those of rows that list classes: empty where an earlier release wrote none."""
-    later: dict[str, Array] = {f"table_{name}": np.empty(0, dtype) for name, dtype in LISTS.items()}
-    freeze_arrays(*later.values())
-    return later | dict(arrays)
-
-
-def lookup_tables_from_arrays(arrays: Arrays) -> LookupTables:
-    """Return tables from the arrays named `table_…`, without copying."""
-    stored = with_lists(arrays)
-    return LookupTables(**{name: stored[f"table_{name}"] for name in LookupTables._fields})
 
 
 def smoothed_log_class_prior(class_counts: Integers) -> Floats:

@@ -31,7 +31,6 @@ from learners.classifiers.lookup.look_up_tables import (
     family_log_probabilities,
     fill_class_log_joints,
     fill_class_probabilities,
-    lookup_tables_from_arrays,
     run_in_row_ranges,
 )
 from learners.classifiers.lookup.many_classes import compile_many_class_tables
@@ -270,8 +269,8 @@ class LookupModel(ModelDefaults):
             return unpack_context_trees(arrays, stored["tree_values"], stored["hierarchical"])
 
         tables: Tables
-        if TABLES[0] in arrays:
-            tables = lookup_tables_from_arrays(arrays)
+        if all(name in arrays for name in TABLES):
+            tables = kernels.LookupTables(*(arrays[name] for name in TABLES))
         elif all(name in arrays for name in MANY_TABLES):
             tables = ManyClassTables(*(arrays[name] for name in MANY_TABLES))
         else:

@@ -13,7 +13,7 @@ from learners.classifiers.estimates.hdp import Chain, HDPParameters
 from learners.classifiers.lookup import compilation
 from learners.classifiers.lookup import lookup as lookup_module
 from learners.classifiers.lookup.kernels import BLOCK_SUMS, CACHED_CELLS
-from learners.classifiers.lookup.look_up_tables import fill_class_log_joints, fill_class_probabilities
+from learners.classifiers.lookup.look_up_tables import fill_class_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.m_selection import select_m_by_hold_out
 from learners.classifiers.structure import (
@@ -25,7 +25,6 @@ from learners.classifiers.structure import (
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
-from learners.ensembles.levels import Levels
 from learners.errors import InvalidParameter
 from learners.schema import Chunk
 from learners.schema.encoding.json_records import encode_json_records
@@ -346,40 +345,9 @@ def test_rows_of_large_tables_are_answered_alike_alone_and_together(n_classes, f
     schema = strategies.schema_of([300, 200, 3], n_classes)
     structure = Structure((0, 1, 2), ((), (0,), (0, 1)))
     model = model_of(schema, structure, strategies.chunk_of(0, schema, 40_000), 1.0)
-    tables = model._tables
-    assert tables.dense.size + tables.vectors.size + tables.cell_log.size > CACHED_CELLS / (2 if n_classes > 5 else 1)
+    assert model._tables.dense.size + model._tables.vectors.size > CACHED_CELLS
     asked = strategies.chunk_of(1, schema, BLOCK_SUMS // n_classes + 300)
     together = model.predict_proba(asked, threads=1)
     some = np.arange(0, asked.n_rows, 97)
     alone = np.concatenate([model.predict_proba(Chunk(asked.x[:, [row]], None)) for row in some])
     assert np.array_equal(together[some], alone)
-
-
-@pytest.mark.parametrize("estimate", ["m", "spread", "weighted"])
-@given(st.integers(2, 9), st.permutations(range(4)), st.integers(0, 1000))
-def test_rows_that_list_classes_answer_as_rows_with_vectors(estimate, n_classes, order, seed):
-    """Bit for bit: seen, unseen and missing parents and values, of estimates with and without averages, hierarchical or not."""
-    schema = strategies.schema_of([3, 5, 2, 7], n_classes)
-    structure = Structure(tuple(order), tuple(tuple(order[:n]) for n in range(4)))
-    families = laws.updated(FamilyCounts(schema, structure.families()), [strategies.chunk_of(seed, schema, 60)])
-    trees = build_context_trees(families)
-    estimates = [estimated(estimate, tree, schema, of) for tree, of in zip(trees, structure.parents, strict=True)]
-    asked = strategies.chunk_of(seed + 1, schema, 300)
-    answers = []
-    for least in (2, 257):  # all lists, all vectors
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(compilation, "LISTED_CLASSES", least)
-            tables = compilation.compile_lookup_tables(
-                schema, structure, families.class_counts, trees, estimates, most_dense=0
-            )
-        assert (tables.above.size > 0) == (least == 2) and (len(tables.vectors) > 0) == (least == 257)
-        answers.append(np.empty((asked.n_rows, schema.n_classes)))
-        fill_class_log_joints(tables, asked.x, 0, asked.n_rows, answers[-1])
-    assert np.array_equal(*answers)
-
-
-def estimated(estimate, tree, schema, parents):
-    if estimate == "m":
-        return m_estimates(tree, 1.0)
-    levels = Levels.solved(tree, schema.domain_sizes[list(parents)].astype(np.int64))
-    return levels.weighted(0.7, 0.4) if estimate == "weighted" else levels.spreads(0.7, 0.4)

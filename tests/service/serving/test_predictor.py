@@ -24,6 +24,7 @@ from service.workspace import Workspace
 from storage.control.control import control_generation
 from storage.errors import CorruptFile, OutdatedModel
 from storage.files.atomic_files import read_manifest, sha256_of_file, write_manifest
+from storage.models import model_file
 from storage.models.compiled import map_compiled, write_compiled
 from storage.monitoring.monitoring_files import MonitoringFiles
 from tests.service.asking import learn
@@ -78,7 +79,8 @@ def mapped_files(root):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/maps is Linux'")
-def test_versions_that_nobody_asks_any_more_leave_no_model_no_mapping_and_no_counts(workspace, observer):
+def test_versions_that_nobody_asks_any_more_leave_no_model_no_mapping_and_no_counts(workspace, observer, monkeypatch):
+    monkeypatch.setattr(model_file, "MOST_PACKED", 0)  # as a large model, whose file stays mapped
     predictor = Predictor(workspace.control, observer=observer)
     predictor.resolve("m")
     left: list[weakref.ref[object]] = []
