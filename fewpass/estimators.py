@@ -24,7 +24,7 @@ from learners.registry import recipes
 from learners.registry.discrete_networks import model_to_network_text
 from learners.registry.model_kinds import KINDS
 from learners.registry.sql.dialects import DialectName
-from learners.registry.sql.script import is_too_large_for_script, sql_script, write_log_probabilities
+from learners.registry.sql.script import is_too_large_for_script, sql_logs_path, sql_script, write_log_probabilities
 from service.product.outputs import output_draft, write_output
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Kept:
         keys, without = ((given,) if isinstance(given, str) else given for given in (key, absent))
         model, logs = vars(self)["model_"], None
         if path is not None and dialect == "duckdb" and is_too_large_for_script(model):
-            logs = Path(path).with_suffix(".parquet")
+            logs = sql_logs_path(Path(path))
         logs_path = None if logs is None else str(logs)
         text = sql_script(model, name=view, table=table, dialect=dialect, key=keys, absent=without, logs_path=logs_path)
         if logs is not None:

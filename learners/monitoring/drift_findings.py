@@ -339,6 +339,8 @@ def _triples(counts: ServedCounts) -> float:
 
 
 def _pairs_of(cells: Floats, n: float) -> float:
+    if n < 2:  # one row has no other that it could equal
+        return 0.0
     together = float((cells * (cells - 1)).sum()) / (n * (n - 1.0))
     return (together - 1.0 / REPEAT_CELLS) / (1.0 - 1.0 / REPEAT_CELLS)
 

@@ -186,16 +186,25 @@ def export_sql_command(
 ) -> None:
     """Write a model as SQL: tables, and a view with the class probabilities of every row of a table.
 
-    A large model needs --out: its table of log probabilities becomes a Parquet file beside the script, which DuckDB reads.
+    A large model needs --out: its table of log probabilities becomes a Parquet file beside the script, called like it with
+    .parquet at the end, which DuckDB reads.
     """
+    beside = None if output is None or "://" in output else Path(output)
+    scripts = []
 
     def written(here: "Workspace") -> str:
-        beside = None if output is None or "://" in output else Path(output)
-        return product.export_version_sql(
+        script = product.export_version_sql(
             here, reference, table, dialect, view, key or (), absent or (), beside=beside, replace=force
         )
+        scripts.append(script)
+        return script
 
     _give(reference, written, output, force, workspace)
+    if beside is not None and "read_parquet(" in scripts[-1]:
+        from learners.registry.sql.script import sql_logs_path
+
+        logs = sql_logs_path(beside)
+        out.print(f"It reads {escape_rich_markup(str(logs))}, {logs.stat().st_size:,} bytes")
 
 
 def report_command(

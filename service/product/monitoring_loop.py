@@ -67,7 +67,7 @@ class Looker:
         while not self._stopping.wait(min(EVENTS_S, look_s)):
             self._try("events could not be sent", self.send_events)
             if time.monotonic() >= due:
-                self._try("models could not be looked after", self.look)
+                self._try("models could not be monitored", self.look)
                 due = time.monotonic() + look_s
 
     def _try(self, words: str, task: Callable[[], None]) -> None:
@@ -110,9 +110,9 @@ class Looker:
                     self._look_at(name)
                 except NotFound:  # deleted, and a process that had it in memory has written once more
                     MonitoringFiles(root, name).remove()
-                except Exception as error:  # one model shall not keep the others from being looked after
+                except Exception as error:  # one model shall not keep the others from being monitored
                     more = {"model": name, "reason": str(error), "exc_info": not is_expected_error(error)}
-                    self.log.warning("a model could not be looked after", **more)
+                    self.log.warning("a model could not be monitored", **more)
             delete_monitoring_states(root, monitored_models(root))
             self._clear(root)
 

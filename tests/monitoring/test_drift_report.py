@@ -125,6 +125,16 @@ def test_estimated_class_shares_alarm_no_more_than_counted_ones(n_rows, yes):
     assert alarms <= 2  # of 40: a rate of one in a hundred gives three or more in one of 130 trials
 
 
+def test_one_row_is_too_few_to_drift_whatever_it_lacks():
+    """The share of equal pairs divided by the number of pairs, which is 0."""
+    table = weak_rows(2000, 1, 0.3)
+    few = Watched(drive(recipes.learner("nb", {}, "class"), Source.of_table(table)))
+    row = pa.table({"town": ["atlantis"], "size": pa.nulls(1, pa.float64()), "age": pa.nulls(1, pa.float64())})
+    counts = collect(ServedCounts(few), Source.of_table(row))
+    for reference in (training_reference(few), training_reference(few, counts)):
+        assert not drift_report(counts, reference)["is_drifting"]
+
+
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_rows_without_a_value_say_nothing_of_the_class_shares():
     """The estimate divided by zero, since no value had any weight."""

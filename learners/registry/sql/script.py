@@ -47,6 +47,11 @@ class TooLargeForSQL(LearnerError, ValueError):
         )
 
 
+def sql_logs_path(script: Path) -> Path:
+    """Return where the log probabilities of a large model go that a script reads: a name that no data of the user has."""
+    return script.with_name(f"{script.name}.parquet")
+
+
 def sql_script(
     model: Model,
     *,

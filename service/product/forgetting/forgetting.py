@@ -266,13 +266,11 @@ def costs_of_trees(workspace: Workspace, request: ForgetRequest) -> list[str]:
         if learns_trees(version):
             took, name = version.metrics.get("train_s"), f"{version.name}@{version.version}"
             cost = "" if took is None else f", which took {took:.1f} s for {name}"
-            until = (
-                "networks without the rows answer"
-                if request.networks_first
-                else f"{name} answers, which knows the rows"
+            until = "networks without the rows answer" if request.networks_first else f"{name} answers"
+            hint = "" if request.networks_first else " (--networks-first: networks without the rows)"
+            lines.append(
+                f"{version.name}: if it has learned such rows, weights and trees are learned again{cost}. Until then {until}{hint}."
             )
-            hint = "" if request.networks_first else " (--networks-first: networks without them)"
-            lines.append(f"{version.name}: weights and trees are learned again{cost}. Until then {until}{hint}.")
     return lines
 
 

@@ -8,7 +8,7 @@ from learners.models.model import Model
 from learners.orders.formats.network_files import NetworkFormat
 from learners.registry.discrete_networks import model_to_network_text
 from learners.registry.model_kinds import kind_of
-from learners.registry.sql.script import is_too_large_for_script, sql_script, write_log_probabilities
+from learners.registry.sql.script import is_too_large_for_script, sql_logs_path, sql_script, write_log_probabilities
 from service.product.outputs import check_output_free, output_draft
 from service.product.versions.registry import find_version, load_served_model
 from service.product.views.circuit_export import CircuitOf, Form, export_model_circuit
@@ -104,7 +104,7 @@ def export_version_sql(
     name = version.name.replace(".", "_") if view is None else view
     logs = None
     if beside is not None and dialect == "duckdb" and is_too_large_for_script(version.model):
-        logs = beside.with_suffix(".parquet")
+        logs = sql_logs_path(beside)
         check_output_free(logs, replace=replace)
     script = sql_script(
         version.model,

@@ -144,8 +144,11 @@ def test_a_large_model_goes_to_sql_with_its_table_in_parquet_beside_the_script(f
     asked = ("models", "sql", "m", "--table", "rows", "-w", folder / "w")
     refused = str(CliRunner().invoke(app, list(map(str, asked))).exception)
     assert "more than the 1 that SQL export allows. For DuckDB, write the script to a file (--out, path=)" in refused
-    run(*asked, "--out", out)
-    assert (folder / "m.parquet").exists() and "read_parquet" in out.read_text()
+    (folder / "m.parquet").write_text("rows of the user")
+    for more in ([], ["--force"]):
+        assert "m.sql.parquet" in run(*asked, "--out", out, *more).replace("\n", "")
+    assert (folder / "m.parquet").read_text() == "rows of the user"
+    assert (folder / "m.sql.parquet").exists() and "read_parquet" in out.read_text()
     run("predict", "m", file, "--out", folder / "sql.parquet", "-w", folder / "w")
     database = duckdb.connect()
     database.execute(f"CREATE TABLE rows AS SELECT * FROM read_csv('{file}')")

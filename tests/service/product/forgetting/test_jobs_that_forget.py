@@ -131,7 +131,7 @@ def test_the_cost_of_trees_is_said_before(workspace, folder):
     (line,) = product.costs_of_trees(workspace, ForgetRequest(model="trees", where=WHERE))
     took = product.find_version(workspace, "trees").metrics["train_s"]
     assert f"weights and trees are learned again, which took {took:.1f} s for trees@1" in line
-    assert "Until then trees@1 answers, which knows the rows (--networks-first" in line
+    assert "Until then trees@1 answers (--networks-first" in line
     (line,) = product.costs_of_trees(workspace, ForgetRequest(model="trees", where=WHERE, networks_first=True))
     assert "Until then networks without the rows answer." in line
     assert product.costs_of_trees(workspace, ForgetRequest(model="daily", where=WHERE)) == []
