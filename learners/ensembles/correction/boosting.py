@@ -27,9 +27,10 @@ BEHIND = 1.04
 # Or where it would, at best, still have more than this multiple of it after the most rounds.
 HOPELESS = 2.0
 SUBSAMPLE, DEPTH = 0.8, 6
-# Where trees from nothing lower the ensemble's loss below this share of it, the columns interact in rules of many conditions:
-# there deep trees with small leaves are tried, and stay if they lower the loss by this share more.
-BY_RULES, DEEPER = 0.75, 0.02
+# Where trees from nothing lower the ensemble's loss below this share of it, and leave less than this share of the classes'
+# entropy, the columns interact in rules of many conditions with few exceptions: there deep trees with small leaves are tried, and stay if they
+# lower the loss by this share more.
+BY_RULES, CERTAIN, DEEPER = 0.75, 0.3, 0.02
 DEEP: dict[str, Any] = {"max_depth": 12, "min_child_weight": 0.1, "learning_rate": 0.2}
 # What trees start from: a multiple of the ensemble's scores.
 STARTS = {"from ensemble": 1.0, "alone": 0.0}
@@ -122,7 +123,8 @@ class _Data:
 class _Way:
     """One boosting configuration, cross-validated round by round with one booster per fold."""
 
-    def __init__(self, data: _Data, start: float, settings: dict[str, Any]) -> None:
+    def __init__(self, data: _Data, start: float, settings: dict[str, Any], like: _Way | None = None) -> None:
+        """`like`: a configuration with the same start, whose matrices serve again."""
         import xgboost
 
         n = data.y.size
@@ -130,10 +132,13 @@ class _Way:
         folds = range(N_FOLDS if work < FEWER else 3 if work < FEWEST else 1)
         self.data, self.start, self.settings = data, start, settings
         self.held = [np.flatnonzero(data.fold == i) for i in folds]
-        self.runs = []
+        self.runs: list[tuple[Any, Any, Any]] = []
         for i, own in zip(folds, self.held, strict=True):
-            train = data.matrix(data.fold != i, start)
-            self.runs.append((xgboost.Booster(settings, [train]), train, data.matrix(own, start, is_learned=False)))
+            if like is not None:
+                _, train, test = like.runs[i]
+            else:
+                train, test = data.matrix(data.fold != i, start), data.matrix(own, start, is_learned=False)
+            self.runs.append((xgboost.Booster(settings, [train]), train, test))
         self.losses = [self._loss()]
 
     def _loss(self) -> float:
@@ -177,6 +182,12 @@ class _Way:
             return self.runs[0][0][: self.n_rounds]
         self.runs.clear()  # their trees take as much memory as those that follow
         return xgboost.train(self.settings, self.data.matrix(slice(None), self.start), num_boost_round=self.n_rounds)
+
+
+def _class_entropy(y: Codes) -> float:
+    """Return the entropy of the class shares, in nats."""
+    shares = np.unique(y, return_counts=True)[1] / y.size
+    return float(-(shares * np.log(shares)).sum())
 
 
 def _race(ways: list[_Way], pool: ThreadPoolExecutor, advance: Advance, least: float = math.inf) -> None:
@@ -262,8 +273,8 @@ def boost_ensemble_correction(
         _race(ways, pool, advance)
         losses = {name: min(one.losses) for name, one in zip(STARTS, ways, strict=True)}
         is_deep = False
-        if losses["alone"] < BY_RULES * ways[0].losses[0]:
-            deep = _Way(data, STARTS["alone"], _settings(schema.n_classes, seed) | DEEP)
+        if losses["alone"] < min(BY_RULES * ways[0].losses[0], CERTAIN * _class_entropy(data.y)):
+            deep = _Way(data, STARTS["alone"], _settings(schema.n_classes, seed) | DEEP, like=ways[1])
             _race([deep], pool, lambda done, rounds, words="": advance(rounds, rounds, words), losses["alone"])
             if is_deep := min(deep.losses) < (1.0 - DEEPER) * losses["alone"]:
                 ways[1] = deep
