@@ -19,6 +19,7 @@ from learners.errors import InvalidParameter
 from learners.evaluation.datasets import stratified_folds
 from learners.evaluation.peers import PEERS, Peer, Predict, RawColumns
 from learners.kernels.arrays import Codes, Floats
+from learners.models.parameters import Parameters
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -30,7 +31,7 @@ EQUAL_START = 0.5
 
 
 @dataclass(frozen=True)
-class SlowXGBoostParameters:
+class SlowXGBoostParameters(Parameters):
     """XGBoost with small steps; as many rounds as cross-validation finds, at most `rounds`."""
 
     rounds: int = 300
@@ -40,7 +41,7 @@ class SlowXGBoostParameters:
 
 
 @dataclass(frozen=True)
-class TunedXGBoostParameters:
+class TunedXGBoostParameters(Parameters):
     """XGBoost whose settings Optuna searches by cross-validated log loss; each trial chooses its rounds, at most `rounds`."""
 
     trials: int = 30
@@ -48,14 +49,14 @@ class TunedXGBoostParameters:
 
 
 @dataclass(frozen=True)
-class CatBoostParameters:
+class CatBoostParameters(Parameters):
     """CatBoost's own defaults but for the number of its trees, which is 1,000."""
 
     rounds: int = 300
 
 
 @dataclass(frozen=True)
-class DefaultParameters:
+class DefaultParameters(Parameters):
     """The library's own defaults."""
 
 

@@ -191,9 +191,9 @@ def show_false_alarms(found: list[dict], sizes: list[int]) -> None:
     print("|" + " --- |" * 4 + " ---: |" * len(sizes))
     cells: dict[tuple[str, ...], list[str]] = {}
     for one in found:
-        told = f" ({one['noted']})" if one["rows"] == DEPENDENT and one["alarms"] else ""
+        noted = f" ({one['noted']})" if one["rows"] == DEPENDENT and one["alarms"] else ""
         cell = tuple(one[k] for k in ("learner", "classes", "signal", "rows"))
-        cells.setdefault(cell, []).append(f"{one['alarms']}{told}")
+        cells.setdefault(cell, []).append(f"{one['alarms']}{noted}")
     for cell, alarms in cells.items():
         print("| " + " | ".join([*cell, *alarms]) + " |")
     counted = [one for one in found if one["rows"] != DEPENDENT]

@@ -1,4 +1,4 @@
-"""The estimators: learners with the face of scikit-learn, which can be saved, published, drawn and reported on."""
+"""The estimators: learners with the interface of scikit-learn, which can be saved, published, plotted and reported on."""
 
 from __future__ import annotations
 
@@ -290,11 +290,7 @@ class CircuitPosterior(Kept, CircuitEstimator):
     Attributes
     ----------
     model_ : BayesianCircuit
-    classes_ : (n_classes,) array
-        Where there is a class.
-    feature_names_in_ : (n_columns,) array of str
-        Where the columns had names.
-    n_features_in_ : int
+        The other attributes are those of `SumProductNetwork`.
 
     Examples
     --------

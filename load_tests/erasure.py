@@ -166,13 +166,13 @@ def in_child(work, *arguments, after_s=None):
         time.sleep(after_s)
         os.kill(child, signal.SIGKILL)
     with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read()
+        text = pipe.read()
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         if after_s is None:
             raise Found(f"a process ended by signal {os.WTERMSIG(status)}")
         return None
-    answer = json.loads(told)
+    answer = json.loads(text)
     if "error" in answer:
         raise Found(answer["text"])
     return answer["answer"]
@@ -237,9 +237,9 @@ def main(arguments=None):
     parser.add_argument("--learner", default="kdb")
     args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="fewpass-erasure-") as directory:
-        told = disturbed(Path(directory), args.kills, args.seed, args.learner)
-    print(json.dumps(told | {"kills": 2 * args.kills, "seed": args.seed, "learner": args.learner}, indent=1))
-    return int(bool(told["wrong"]))
+        result = disturbed(Path(directory), args.kills, args.seed, args.learner)
+    print(json.dumps(result | {"kills": 2 * args.kills, "seed": args.seed, "learner": args.learner}, indent=1))
+    return int(bool(result["wrong"]))
 
 
 if __name__ == "__main__":

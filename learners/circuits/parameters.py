@@ -20,134 +20,9 @@ ROW_BY_ROW = ("adf", "bmm", "gibbs")
 CONJUGATE = ("gaussian", "poisson", "exponential")
 
 
-# Parameters of the learner gibbs, which until 0.2.0 was a way of learning of spn.
-SAMPLING = "sampling is the learner gibbs (CircuitPosterior in Python), which has this parameter"
-OF_SAMPLING = (
-    *(
-        "children",
-        "whole_moves",
-        "subtree_moves",
-        "iterations",
-        "effective",
-        "most_iterations",
-        "chains",
-        "draws",
-        "alpha",
-    ),
-    *("share", "prior_variance", "prior_mean", "prior_values", "trials", "trial_sweeps"),
-)
-
-
-@dataclass(frozen=True)
-class CircuitParameters(Parameters):
-    """Parameters for constructing and learning a circuit. Raises InvalidParameter.
-
-    Parameters
-    ----------
-    structure : "auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture" or "file"
-        What the circuit looks like; "auto" takes what explains drawn rows best. That is one of trees, hidden trees, LearnSPN, mixtures of them (`search.choose_circuit_structure`) and, where
-        numeric columns have densities, mixtures of Gaussians. The others are a hidden Chow-Liu tree, Chow-Liu tree, random region graph,
-        LearnSPN on a sample, a mixture of Gaussians with full covariances, or the circuit of a file. "auto" is for EM: with
-        another learning, or where `states` are given, it means "hclt".
-    minutes : float
-        Minutes of work that "auto" may take, for two threads of a usual server. Counted, not timed: the circuit does not depend on
-        the machine.
-    circuit : str
-        Path or URI of the circuit's file, for the structure "file": text or JSON. Variable i is attribute i, the class last.
-    learning : "em", "adf", "bmm" or "none"
-        How weights are learned: "em" in passes, "adf" and "bmm" row by row, "none" not at all. These are batch EM; one pass of
-        assumed density filtering or of Bayesian moment matching; or the structure's own weights.
-    passes : int
-        Most passes of EM over all rows; after "auto", which has made passes over drawn rows, 2 where these were all.
-    tolerance : float
-        EM ends when a pass gains less log likelihood per row than this.
-    laplace : float
-        Rows that EM adds to each count; "auto" chooses them itself.
-    strength : float
-        Rows that the structure's own weights stand for, in ADF and BMM.
-    stream_passes : int
-        Passes of ADF and BMM over the rows. After the first each starts at the means of the last, which stand for `strength` rows again, so that
-        no row counts twice.
-    shards : int, optional
-        Parts of the rows that ADF and BMM learn side by side. They do so on threads, or by the workers of a cluster, once the
-        first 20,000 rows are learned; by default one, and on a cluster one for each worker. The circuit depends on their number.
-    states : int, optional
-        States of each latent variable of "hclt", 8 unless given; components of "gaussian-mixture", chosen unless given.
-    depth, sums, replicas : int
-        Size of the structure "random": how deep it is, sums of each region, and copies.
-    sample : int
-        Most distinct rows that "learnspn" sees.
-    n_bins : int
-        Most intervals of a numeric column, or densities that it is a mixture of.
-    leaves : "intervals", "auto" or a distribution, optional
-        How numeric columns are modelled for which the user says nothing else; by default "intervals", of "gaussian-mixture"
-        "gaussian". "auto" chooses a
-        distribution for each column by the likelihood of drawn rows (`structures.column_models.chosen_leaves`); ADF and BMM, which learn
-        "gaussian", "poisson" and "exponential" only, then take "gaussian".
-    max_values : int
-        Values that a nominal attribute keeps; rarer ones share one code.
-    seed : int
-        Start of the random numbers; the same seed gives the same model.
-    """
-
-    moved: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(OF_SAMPLING, SAMPLING),
-        "learning=gibbs": "sampling is a learner of its own: train with learner gibbs (CircuitPosterior in Python), without learning",
-    }
-    structure: Literal["auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture", "file"] = "auto"
-    minutes: float = 10.0
-    circuit: str = ""
-    learning: Literal["em", "adf", "bmm", "none"] = "em"
-    passes: int = 10
-    tolerance: float = 1e-3
-    laplace: float = 0.1
-    strength: float = 10.0
-    stream_passes: int = 1
-    shards: int | None = None
-    states: int | None = None
-    depth: int = 3
-    sums: int = 4
-    replicas: int = 4
-    sample: int = 20_000
-    n_bins: int = 8
-    leaves: Literal["intervals", "auto"] | Distribution | None = None
-    max_values: int = 1024
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        self.check_whole_numbers(
-            passes=(1, 10_000),
-            stream_passes=(1, 10_000),
-            shards=(1, 1024),
-            states=(1, 1024),
-            depth=(1, 20),
-            sums=(1, 1024),
-            replicas=(1, 1024),
-            sample=(100, 1_000_000),
-            n_bins=(2, 256),
-            max_values=(2, 65_000),
-            seed=(0, 2**32 - 1),
-        )
-        if bool(self.circuit) != (self.structure == "file"):
-            raise InvalidParameter("circuit", self.circuit, because="it names a file and belongs to structure='file'")
-        for name in ("tolerance", "laplace"):
-            if not 0 <= getattr(self, name) < 1e9:
-                raise InvalidParameter(name, getattr(self, name), "zero or more")
-        if not 0 < self.minutes <= 100_000:
-            raise InvalidParameter("minutes", self.minutes, "above zero")
-        if not 0 < self.strength < 1e9:
-            raise InvalidParameter("strength", self.strength, "above zero")
-        if self.structure == GAUSSIANS and self.learning != "em":
-            raise InvalidParameter("learning", self.learning, because=f"structure {GAUSSIANS} is learned by em only")
-        if self.learning in ROW_BY_ROW and self.leaves in DISTRIBUTIONS and self.leaves not in CONJUGATE:
-            raise InvalidParameter("leaves", self.leaves, because=f"{self.learning} learns only {', '.join(CONJUGATE)}")
-
-    @property
-    def actual_structure(self) -> str:
-        """The structure to construct, with "auto" resolved."""
-        if self.structure != "auto":
-            return self.structure
-        return "auto" if self.learning == "em" and self.states is None else "hclt"
+def _check_circuit_file(structure: str, circuit: str) -> None:
+    if bool(circuit) != (structure == "file"):
+        raise InvalidParameter("circuit", circuit, because="it names a file and belongs to structure='file'")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,8 +114,7 @@ class GibbsParameters(Parameters):
             max_values=(2, 65_000),
             seed=(0, 2**32 - 1),
         )
-        if bool(self.circuit) != (self.structure == "file"):
-            raise InvalidParameter("circuit", self.circuit, because="it names a file and belongs to structure='file'")
+        _check_circuit_file(self.structure, self.circuit)
         if self.iterations != AUTO:
             self.check_whole_numbers(iterations=(2, 10_000_000))
         if self.iterations == AUTO and self.chains < 2:
@@ -265,3 +139,124 @@ class GibbsParameters(Parameters):
             if self.structure == "file" and own.name in NOT_OF_A_FILE and value != own.default:
                 reason = "sampling the structure of a file does not use it: leave it out"
                 raise InvalidParameter(own.name, value, because=reason)
+
+
+# Until 0.2.0 sampling was a way of learning of spn, which had these parameters.
+OF_SAMPLING = tuple(
+    own.name
+    for own in fields(GibbsParameters)
+    if own.name not in ("structure", "circuit", "leaves", "n_bins", "max_values", "seed")
+)
+
+
+@dataclass(frozen=True)
+class CircuitParameters(Parameters):
+    """Parameters for constructing and learning a circuit. Raises InvalidParameter.
+
+    Parameters
+    ----------
+    structure : "auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture" or "file"
+        What the circuit looks like; "auto" takes what explains drawn rows best. That is one of trees, hidden trees, LearnSPN, mixtures of them (`search.choose_circuit_structure`) and, where
+        numeric columns have densities, mixtures of Gaussians. The others are a hidden Chow-Liu tree, Chow-Liu tree, random region graph,
+        LearnSPN on a sample, a mixture of Gaussians with full covariances, or the circuit of a file. "auto" is for EM: with
+        another learning, or where `states` are given, it means "hclt".
+    minutes : float
+        Minutes of work that "auto" may take, for two threads of a usual server. Counted, not timed: the circuit does not depend on
+        the machine.
+    circuit : str
+        Path or URI of the circuit's file, for the structure "file": text or JSON. Variable i is attribute i, the class last.
+    learning : "em", "adf", "bmm" or "none"
+        How weights are learned: "em" in passes, "adf" and "bmm" row by row, "none" not at all. These are batch EM; one pass of
+        assumed density filtering or of Bayesian moment matching; or the structure's own weights.
+    passes : int
+        Most passes of EM over all rows; after "auto", which has made passes over drawn rows, 2 where these were all.
+    tolerance : float
+        EM ends when a pass gains less log likelihood per row than this.
+    laplace : float
+        Rows that EM adds to each count; "auto" chooses them itself.
+    strength : float
+        Rows that the structure's own weights stand for, in ADF and BMM.
+    stream_passes : int
+        Passes of ADF and BMM over the rows. After the first each starts at the means of the last, which stand for `strength` rows again, so that
+        no row counts twice.
+    shards : int, optional
+        Parts of the rows that ADF and BMM learn side by side. They do so on threads, or by the workers of a cluster, once the
+        first 20,000 rows are learned; by default one, and on a cluster one for each worker. The circuit depends on their number.
+    states : int, optional
+        States of each latent variable of "hclt", 8 unless given; components of "gaussian-mixture", chosen unless given.
+    depth, sums, replicas : int
+        Size of the structure "random": how deep it is, sums of each region, and copies.
+    sample : int
+        Most distinct rows that "learnspn" sees.
+    n_bins : int
+        Most intervals of a numeric column, or densities that it is a mixture of.
+    leaves : "intervals", "auto" or a distribution, optional
+        How numeric columns are modelled for which the user says nothing else; by default "intervals", of "gaussian-mixture"
+        "gaussian". "auto" chooses a
+        distribution for each column by the likelihood of drawn rows (`structures.column_models.chosen_leaves`); ADF and BMM, which learn
+        "gaussian", "poisson" and "exponential" only, then take "gaussian".
+    max_values : int
+        Values that a nominal attribute keeps; rarer ones share one code.
+    seed : int
+        Start of the random numbers; the same seed gives the same model.
+    """
+
+    moved: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            OF_SAMPLING, "sampling is the learner gibbs (CircuitPosterior in Python), which has this parameter"
+        ),
+        "learning=gibbs": "sampling is a learner of its own: train with learner gibbs (CircuitPosterior in Python), without learning",
+    }
+    structure: Literal["auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture", "file"] = "auto"
+    minutes: float = 10.0
+    circuit: str = ""
+    learning: Literal["em", "adf", "bmm", "none"] = "em"
+    passes: int = 10
+    tolerance: float = 1e-3
+    laplace: float = 0.1
+    strength: float = 10.0
+    stream_passes: int = 1
+    shards: int | None = None
+    states: int | None = None
+    depth: int = 3
+    sums: int = 4
+    replicas: int = 4
+    sample: int = 20_000
+    n_bins: int = 8
+    leaves: Literal["intervals", "auto"] | Distribution | None = None
+    max_values: int = 1024
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.check_whole_numbers(
+            passes=(1, 10_000),
+            stream_passes=(1, 10_000),
+            shards=(1, 1024),
+            states=(1, 1024),
+            depth=(1, 20),
+            sums=(1, 1024),
+            replicas=(1, 1024),
+            sample=(100, 1_000_000),
+            n_bins=(2, 256),
+            max_values=(2, 65_000),
+            seed=(0, 2**32 - 1),
+        )
+        _check_circuit_file(self.structure, self.circuit)
+        for name in ("tolerance", "laplace"):
+            if not 0 <= getattr(self, name) < 1e9:
+                raise InvalidParameter(name, getattr(self, name), "zero or more")
+        if not 0 < self.minutes <= 100_000:
+            raise InvalidParameter("minutes", self.minutes, "above zero")
+        if not 0 < self.strength < 1e9:
+            raise InvalidParameter("strength", self.strength, "above zero")
+        if self.structure == GAUSSIANS and self.learning != "em":
+            raise InvalidParameter("learning", self.learning, because=f"structure {GAUSSIANS} is learned by em only")
+        if self.learning in ROW_BY_ROW and self.leaves in DISTRIBUTIONS and self.leaves not in CONJUGATE:
+            raise InvalidParameter("leaves", self.leaves, because=f"{self.learning} learns only {', '.join(CONJUGATE)}")
+
+    @property
+    def actual_structure(self) -> str:
+        """The structure to construct, with "auto" resolved."""
+        if self.structure != "auto":
+            return self.structure
+        return "auto" if self.learning == "em" and self.states is None else "hclt"

@@ -66,14 +66,14 @@ class Entries:
 
 
 def spread_codes(variances: Array, factor: float) -> Uint8s:
-    """Return variances times a factor as the nearest of eight codes in each factor of two; what is no number stays none."""
+    """Return variances times a factor as uint8 codes, eight for each factor of two; NaN has a code of its own."""
     with np.errstate(divide="ignore"):
         codes = np.rint(8.0 * (np.log2(np.asarray(variances, np.float32) * np.float32(factor)) - LEAST_SPREAD))
     return np.nan_to_num(np.clip(codes, 0, NO_SPREAD - 1), nan=NO_SPREAD).astype(np.uint8)
 
 
-def _spreads_of(stored: Array) -> Float32s:
-    """Return stored variances as float32."""
+def spreads_from_codes(stored: Array) -> Float32s:
+    """Return variances as float32: from the codes of `spread_codes`, or from float16."""
     if stored.dtype != np.uint8:
         return stored.astype(np.float32)
     of_code = np.exp2(np.arange(NO_SPREAD + 1) / 8.0 + LEAST_SPREAD).astype(np.float32)
@@ -248,8 +248,8 @@ class EnsembleModel(ModelDefaults):
     def _spreads(self) -> list[Tables]:
         """Lookup tables of the variances of each member's terms."""
         spread = self._tables._replace(
-            dense=_spreads_of(self.entries.spread_dense),
-            vectors=_spreads_of(self.entries.spread_vectors),
+            dense=spreads_from_codes(self.entries.spread_dense),
+            vectors=spreads_from_codes(self.entries.spread_vectors),
             log_prior=np.zeros(self.schema.n_classes),
             is_hierarchical=np.zeros(1, np.uint8),
         )

@@ -28,7 +28,7 @@ from learners.passes.memory import release_free_memory
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
 
-# Of the terms, of which a score sums hundreds: their errors change no probability by 1e-4.
+# Terms are multiples of one part in so many. A score sums hundreds of them, and no probability changes by 1e-4.
 GRID = np.float32(1 << 16)
 # Beyond the largest number of float16 there is only infinity.
 MOST_SPREAD = 60_000.0

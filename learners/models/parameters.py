@@ -80,9 +80,8 @@ def parse_parameters_dataclass(cls: type[P], of: str, given: Mapping[str, object
     Raises InvalidParameter naming the parameter and the allowed values.
     """
     known = [field.name for field in dataclasses.fields(cls)]
-    moved: Mapping[str, str] = getattr(cls, "moved", {})  # recipes from outside may have a plain data class
     for name, value in given.items():
-        if reason := moved.get(f"{name}={value}", moved.get(name)):
+        if reason := cls.moved.get(f"{name}={value}", cls.moved.get(name)):
             raise InvalidParameter(name, value, because=reason)
         if name not in known:
             raise InvalidParameter(name, value, because=f"{of} has the parameters {', '.join(known)}")

@@ -104,8 +104,7 @@ def current_recipe(name: str, parameters: Mapping[str, object]) -> tuple[str, di
     if parameters.get("learning") == "gibbs":
         known = {own.name for own in fields(LEARNERS["gibbs"].parameters)}
         return "gibbs", {own: value for own, value in parameters.items() if own in known and value is not None}
-    moved = getattr(LEARNERS[name].parameters, "moved", {})  # recipes from outside may have a plain data class
-    return name, {own: value for own, value in parameters.items() if own not in moved}
+    return name, {own: value for own, value in parameters.items() if own not in LEARNERS[name].parameters.moved}
 
 
 def learner(

@@ -190,20 +190,17 @@ def export_sql_command(
     .parquet at the end, which DuckDB reads.
     """
     beside = None if output is None or "://" in output else Path(output)
-    scripts = []
+    files: list[Path | None] = []
 
     def written(here: "Workspace") -> str:
-        script = product.export_version_sql(
+        script, logs = product.export_version_sql(
             here, reference, table, dialect, view, key or (), absent or (), beside=beside, replace=force
         )
-        scripts.append(script)
+        files.append(logs)
         return script
 
     _give(reference, written, output, force, workspace)
-    if beside is not None and "read_parquet(" in scripts[-1]:
-        from learners.registry.sql.script import sql_logs_path
-
-        logs = sql_logs_path(beside)
+    if logs := files[-1]:
         out.print(f"It reads {escape_rich_markup(str(logs))}, {logs.stat().st_size:,} bytes")
 
 

@@ -15,7 +15,7 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.ensembles.cuts import OF_PAIRS, member_parent_grouping_index
 from learners.ensembles.fit import fit_family_trees
 from learners.ensembles.members import distinct_families, draw_ensemble_members
-from learners.ensembles.model import _spreads_of, spread_codes
+from learners.ensembles.model import spread_codes, spreads_from_codes
 from learners.ensembles.pool import GRID, on_grid
 from learners.ensembles.recipes import draw_max_parents_per_member
 from learners.errors import InvalidArray
@@ -155,11 +155,11 @@ def test_the_information_of_a_column_is_that_of_its_counts(learner, n_classes):
 
 def test_stored_variances_are_within_five_hundredths():
     variances = np.array([0.0, 1e-9, 3e-7, 0.01, 1.0, 25.0, 1e4, np.nan], np.float32)
-    found = _spreads_of(spread_codes(variances, 0.5))
+    found = spreads_from_codes(spread_codes(variances, 0.5))
     assert np.allclose(found[2:6], variances[2:6] / 2, rtol=0.05, atol=0)
     assert found[0] == 0 and found[1] < 2e-8 and 45 < found[6] < 60 and np.isnan(found[7])
     halves = np.array([0.5, np.nan], np.float16)  # as release 0.2.0 stored them
-    assert np.array_equal(_spreads_of(halves), halves.astype(np.float32), equal_nan=True)
+    assert np.array_equal(spreads_from_codes(halves), halves.astype(np.float32), equal_nan=True)
 
 
 def test_terms_keep_sixteen_bits_behind_the_point():

@@ -12,7 +12,8 @@ def test_nothing_is_half_forgotten_and_receipts_hold(seed):
     words = [sys.executable, "-m", "load_tests.erasure", "--kills", "3", "--seed", str(seed)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     assert (
-        told["wrong"] == [] and sum(sum(stages.values()) for stages in told["reached"].values()) == told["kills"] == 6
+        result["wrong"] == []
+        and sum(sum(stages.values()) for stages in result["reached"].values()) == result["kills"] == 6
     )

@@ -18,7 +18,7 @@ from learners.classifiers.lookup.look_up_tables import Tables
 from learners.classifiers.lookup.lookup import MANY_TABLES, TABLES, LookupHeader
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
-from learners.kernels.arrays import Arrays
+from learners.kernels.arrays import Arrays, Mask
 from learners.models.model import check_array_elements, check_array_offsets, check_array_type_and_shape
 from learners.schema import Schema
 
@@ -100,7 +100,9 @@ def check_lookup_tables(schema: Schema, structure: Structure, arrays: Arrays) ->
     _check_hashes(tables)
     _check_dense(tables)
     check_array_elements("table_dense", ~(tables.dense < np.inf), NO_LOGARITHM)
-    check_array_elements("table_vectors", tables.vectors == np.inf, NO_LOGARITHM)  # NaN: no rest for a class
+    is_unknown = np.isnan(tables.vectors)
+    is_unknown[_is_rest(tables)] = False  # no rest for a class
+    check_array_elements("table_vectors", is_unknown | (tables.vectors == np.inf), NO_LOGARITHM)
     check_array_elements("table_log_prior", ~np.isfinite(tables.log_prior), NOT_FINITE)
 
 
@@ -141,6 +143,16 @@ def _check_hashes(tables: kernels.LookupTables) -> None:
         raise InvalidArray("table_hash_ranks", "points past the end of the vectors")
     if tables.key_low.size != n_vectors or tables.key_high.size not in (0, n_vectors):
         raise InvalidArray("table_key_low", "does not have the length of the vectors")
+
+
+def _is_rest(tables: kernels.LookupTables) -> Mask:
+    """Return which rows of the vectors are the rest of a context, by their keys."""
+    before = np.concatenate([[0], np.cumsum(np.bitwise_count(tables.hash_words), dtype=np.int64)])
+    n_keys = np.repeat(tables.n_values + 1, np.diff(before[tables.hash_starts]))
+    keys = tables.key_low.astype(np.int64)
+    if tables.key_high.size:
+        keys |= tables.key_high.astype(np.int64) << 32
+    return np.asarray(keys % n_keys == n_keys - 1)
 
 
 def _check_dense(tables: kernels.LookupTables) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from learners.classifiers.baselines.boosted import EQUAL_START, CodeTable
 from learners.counts.folds import random_folds
+from learners.counts.information import x_log_x
 from learners.ensembles.correction.forest import flatten_xgboost_forest
 from learners.ensembles.model import Correction
 from learners.ensembles.weights import Rows, fit_term_weights, mean_log_loss
@@ -27,9 +28,9 @@ BEHIND = 1.04
 # Or where it would, at best, still have more than this multiple of it after the most rounds.
 HOPELESS = 2.0
 SUBSAMPLE, DEPTH = 0.8, 6
-# Where trees from nothing lower the ensemble's loss below this share of it, and leave less than this share of the classes'
-# entropy, the columns interact in rules of many conditions with few exceptions: there deep trees with small leaves are tried, and stay if they
-# lower the loss by this share more.
+# Trees from nothing with less than the first share of the ensemble's left-out loss, and less than the second of the classes'
+# entropy, have found rules of many conditions with few exceptions. There deep trees with small leaves are tried, too, and
+# replace them if they lower the loss by the third.
 BY_RULES, CERTAIN, DEEPER = 0.75, 0.3, 0.02
 DEEP: dict[str, Any] = {"max_depth": 12, "min_child_weight": 0.1, "learning_rate": 0.2}
 # What trees start from: a multiple of the ensemble's scores.
@@ -186,8 +187,7 @@ class _Way:
 
 def _class_entropy(y: Codes) -> float:
     """Return the entropy of the class shares, in nats."""
-    shares = np.unique(y, return_counts=True)[1] / y.size
-    return float(-(shares * np.log(shares)).sum())
+    return math.log(y.size) - float(x_log_x(np.bincount(y)).sum()) / y.size
 
 
 def _race(ways: list[_Way], pool: ThreadPoolExecutor, advance: Advance, least: float = math.inf) -> None:

@@ -74,9 +74,8 @@ def export_model_sql_endpoint(
     """Export a network or an ensemble as SQL: tables and a view with the class probabilities of every row of a table in
     a warehouse.
     """
-    return Response(
-        product.export_version_sql(workspace, reference, table, dialect, view, key, absent), media_type="text/plain"
-    )
+    script, _ = product.export_version_sql(workspace, reference, table, dialect, view, key, absent)
+    return Response(script, media_type="text/plain")
 
 
 @router.get("/{reference}/trace.svg", name="trace", summary="Draw the chains of a version", **SVG)

@@ -17,6 +17,7 @@ from learners.passes.sources.row_filter import Selection, Since
 from learners.passes.sources.source import Condition, Fragment, Source, SourceFile
 from learners.registry.later_rows import losses_of_later_rows
 from learners.schema.overrides import ColumnOverride
+from learners.schema.times_and_durations import moment_text
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
@@ -28,11 +29,6 @@ FEWEST_COMPARED = 50
 # New values of a column that grows with the order of the rows, and the largest share of smaller ones.
 FEWEST_STEPS, MOST_FALLS = 50, 0.01
 WORSE, DEVIATIONS = 1.05, 3.0  # later rows disagree with rows at random where their log loss is so much greater
-
-
-def time_text(moment: str) -> str:
-    """Return a time of ISO 8601, midnight as its date."""
-    return moment.removesuffix("T00:00:00")
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ class KeptBack:
         if self.by == "time":
             return [
                 f"Later rows are predicted worse than rows at random ({losses}), so the model is measured on the newest ones by "
-                f"{self.column!r} (after {time_text(self.until)}); use --holdout-by random to evaluate on random rows "
+                f"{self.column!r} (after {moment_text(datetime.datetime.fromisoformat(self.until))}); use --holdout-by random to evaluate on random rows "
                 f"(docs/limits.md#time).{self._not_learned()}"
             ]
         decided = f", and decide whether {self.goes_on!r}, which grows with them, is used" if self.goes_on else ""

@@ -10,7 +10,8 @@ from learners.errors import SourceError
 from learners.passes.sources.row_filter import Since, file_time_bounds
 from learners.passes.sources.source import Condition, Source, SourceFile
 from learners.schema.schema import Schema
-from service.product.datasets.later_rows import First, KeptBack, time_text
+from learners.schema.times_and_durations import moment_text
+from service.product.datasets.later_rows import First, KeptBack
 from service.product.datasets.training_rows import Share
 from service.product.versions.provenance import kept_back
 from service.requests.recorded import current_request
@@ -108,11 +109,12 @@ def later_rows_warnings(workspace: Workspace, name: str, number: int, schema: Sc
     except SourceError:  # the file holds no times there, which a model that left the column out need not know
         return []
     first = min((moment for moment in firsts if moment is not None), default=None)
-    if first is None or _in_utc(first) <= _in_utc(datetime.datetime.fromisoformat(by.newest or by.until)):
+    last = datetime.datetime.fromisoformat(by.newest or by.until)
+    if first is None or _in_utc(first) <= _in_utc(last):
         return []
     return [
-        f"All rows are later than those the model learned from: {by.column!r} ended at {time_text(by.newest or by.until)} in training and "
-        f"begins at {time_text(first.isoformat())} here. Evaluate the model on such rows, or train with newer ones."
+        f"All rows are later than those the model learned from: {by.column!r} ended at {moment_text(last)} in training and "
+        f"begins at {moment_text(first)} here. Evaluate the model on such rows, or train with newer ones."
     ]
 
 

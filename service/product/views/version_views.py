@@ -91,7 +91,7 @@ def export_version_sql(
     absent: Sequence[str] = (),
     beside: Path | None = None,
     replace: bool = False,
-) -> str:
+) -> tuple[str, Path | None]:
     """Export a version as SQL that answers every row of a table; see `learners.registry.sql.script.sql_script`.
 
     `beside` is the file that the script goes into: where the tables are too large for a script, that of log probabilities
@@ -118,4 +118,4 @@ def export_version_sql(
     if logs is not None:
         with output_draft(logs, replace=replace) as draft:
             write_log_probabilities(version.model, draft)
-    return script
+    return script, logs

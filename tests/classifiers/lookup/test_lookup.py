@@ -12,6 +12,7 @@ from learners.classifiers.estimates.context_tree import GRID, build_context_tree
 from learners.classifiers.estimates.hdp import Chain, HDPParameters
 from learners.classifiers.lookup import compilation
 from learners.classifiers.lookup import lookup as lookup_module
+from learners.classifiers.lookup.checks import check_lookup_arrays
 from learners.classifiers.lookup.kernels import BLOCK_SUMS, CACHED_CELLS
 from learners.classifiers.lookup.look_up_tables import fill_class_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
@@ -25,7 +26,7 @@ from learners.classifiers.structure import (
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
-from learners.errors import InvalidParameter
+from learners.errors import InvalidArray, InvalidParameter
 from learners.schema import Chunk
 from learners.schema.encoding.json_records import encode_json_records
 from service.operations.bench import KnownNetwork
@@ -351,3 +352,18 @@ def test_rows_of_large_tables_are_answered_alike_alone_and_together(n_classes, f
     some = np.arange(0, asked.n_rows, 97)
     alone = np.concatenate([model.predict_proba(Chunk(asked.x[:, [row]], None)) for row in some])
     assert np.array_equal(together[some], alone)
+
+
+@given(networks(unseen=True))
+def test_a_row_of_a_table_that_holds_no_number_is_refused_but_for_the_rest_of_a_context(drawn):
+    """A file of somebody else would answer NaN."""
+    schema, structure, training, _ = drawn
+    with pytest.MonkeyPatch.context() as patch:
+        every_form(patch, "hash")
+        header, arrays = model_of(schema, structure, training, 0.2).to_arrays()
+    check_lookup_arrays(header, arrays)
+    spoiled = arrays["table_vectors"].copy()
+    spoiled[:, 0] = np.nan
+    if len(spoiled):
+        with pytest.raises(InvalidArray, match=r"table_vectors.* that are not log probabilities"):
+            check_lookup_arrays(header, dict(arrays) | {"table_vectors": spoiled})

@@ -94,7 +94,7 @@ def test_rows_later_than_training_are_told_by_a_column_that_was_left_out(ending,
     assert "when" not in learned
     later = rows.slice(0, 200).set_column(0, "when", pa.array([datetime.datetime(2027, 1, 1)] * 200, pa.timestamp("s")))
     paths = {"later": written("later", later), "mixed": written("mixed", pa.concat_tables([later, rows.slice(0, 5)]))}
-    told = "All rows are later than those the model learned from: 'when' ended at 2026-04-10 in training and begins at 2027-01-01 here"
+    words = "All rows are later than those the model learned from: 'when' ended at 2026-04-10 in training and begins at 2027-01-01 here"
     for name, path in paths.items():
         warned = []
         product.predict_files(workspace, "m", [path], tmp_path / f"{name}.scored.parquet", warn=warned.append)
@@ -102,7 +102,7 @@ def test_rows_later_than_training_are_told_by_a_column_that_was_left_out(ending,
         page = tmp_path / f"{name}.html"
         of_report = []
         product.write_version_report(workspace, "m", [path], page, warn=of_report.append)
-        is_told = [any(told in text for text in some) for some in (warned, evaluated.get("warnings", []), of_report)]
+        is_told = [any(words in text for text in some) for some in (warned, evaluated.get("warnings", []), of_report)]
         assert is_told == [name == "later"] * 3, (name, warned, evaluated, of_report)
 
 

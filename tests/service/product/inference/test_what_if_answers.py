@@ -67,7 +67,7 @@ def test_the_label_of_an_interval_stands_for_every_number_in_it(site):
         of_label, of_number = (what_if(site, evidence={"humidity": value, "windy": True}) for value in (label, cut))
         assert of_label["parts"]["posterior"].pop("given") == {"humidity": label, "windy": "True"}
         of_number["parts"]["posterior"].pop("given")
-        best = [told["parts"].pop("completion") for told in (of_label, of_number)]
+        best = [answer["parts"].pop("completion") for answer in (of_label, of_number)]
         assert of_label == of_number
         assert best[0]["log_probability"] == best[1]["log_probability"]
         assert best[0]["assignment"] == best[1]["assignment"] and best[1]["stands_for"] == {"humidity": label}
