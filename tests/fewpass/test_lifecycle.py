@@ -24,7 +24,11 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import CorruptFile, InvalidName, NotFound
 
-QUICK = {"spn": {"structure": "chow-liu", "leaves": "gaussian"}, "xgboost": {"rounds": 5}}
+QUICK = {
+    "spn": {"structure": "chow-liu", "leaves": "gaussian"},
+    "gibbs": {"iterations": 20, "draws": 5},
+    "xgboost": {"rounds": 5},
+}
 CLASSIFIERS = [name for name in ESTIMATORS if name != "orders"]
 
 
