@@ -83,6 +83,7 @@ def slow_tests():
     return tests
 
 
+@functools.cache
 def _is_slow(path):
     """Whether a file is slow as a whole."""
     return any(path.is_relative_to(Path(__file__).parent / place) for place in SLOW)
