@@ -1,18 +1,18 @@
 """The limit of this process."""
 
-import os
 import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners.passes.memory import configure_memory_allocators, memory_limit, release_free_memory, set_memory_limit
-
-
-def resident_bytes():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+from learners.passes.memory import (
+    configure_memory_allocators,
+    memory_limit,
+    release_free_memory,
+    resident_bytes,
+    set_memory_limit,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -48,3 +48,16 @@ def test_freed_arrays_leave_the_process():
         assert resident_bytes() - before < 20 << 20
     finally:
         pa.set_memory_pool(pool)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_was_freed_below_something_in_use_leaves_the_process():
+    release_free_memory()
+    before = resident_bytes()
+    texts = [b"x" * (64 << 10) for _ in range(1_000)]
+    last = texts.pop()
+    texts.clear()
+    grown = resident_bytes() - before
+    assert grown > 50 << 20, "glibc keeps it, as the last one is above"
+    release_free_memory()
+    assert resident_bytes() - before < 20 << 20 and last
