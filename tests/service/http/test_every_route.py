@@ -5,6 +5,7 @@ test puts its own in that place. `python -m tests.service.http.test_every_route`
 """
 
 import contextlib
+import functools
 import json
 import re
 import tempfile
@@ -67,6 +68,8 @@ def delete(path: str, **more: Any) -> Ask:
     return Ask("DELETE", path, **more)
 
 
+# Of a job that no worker has taken yet.
+WAITING = [post(f"{JOB}/{verb}", at={"job_id": "{waiting}"}) for verb in ("cancel", "retry")]
 # In an order in which each finds what it needs. {train} and the like are what a request before has left.
 REQUESTS = [
     *(get(path) for path in ("/", "/healthz", "/readyz", "/metrics", "/ping", "/version")),
@@ -80,8 +83,6 @@ REQUESTS = [
     put(f"{DATA}/files/{{file}}", content=b"outlook,humidity,play\nsunny,71.5,yes\n"),
     get("/v1/datasets"),
     *(get(f"{DATA}{rest}") for rest in ("", "/schema", "/profile")),
-    post(f"{JOB}/cancel", at={"job_id": "{waiting}"}),
-    post(f"{JOB}/retry", at={"job_id": "{waiting}"}),
     post("/v1/jobs", store="job_id", waits=True),
     get("/v1/jobs", query={"limit": "1"}),
     *(get(f"{JOB}{rest}") for rest in ("", "/events", "/log")),
@@ -166,10 +167,6 @@ class House(NamedTuple):
             return [self.named(one) for one in value]
         return self.names[value[1:-1]] if isinstance(value, str) and re.fullmatch(r"{\w+}", value) else value
 
-    def worker(self) -> contextlib.AbstractContextManager[None]:
-        """Jobs wait at other times, so that one can be cancelled as it waits."""
-        return job_worker(Path(self.names["workspace"]))
-
     def run(self, job: Mapping[str, Any]) -> str:
         """The id of a job that succeeds."""
         job_id = self.client.post("/v1/jobs", json=dict(job)).json()["id"]
@@ -193,10 +190,6 @@ class House(NamedTuple):
         path = ask.path
         for name, value in (self.names | self.named(ask.at)).items():
             path = path.replace(f"{{{name}}}", str(value))
-        with self.worker() if ask.waits else contextlib.nullcontext():
-            return self._send(ask, path)
-
-    def _send(self, ask: Ask, path: str) -> httpx.Response:
         kind = {"content-type": "application/x-tar"} if path.endswith("/import") else {}
         answer = self.client.request(ask.method, path, params=ask.query, headers=kind, **self.body(ask))
         if ask.store:
@@ -209,16 +202,28 @@ class House(NamedTuple):
         return answer
 
 
-def answers(house: House) -> str:
+def lines_of(house: House, asks: list[Ask]) -> Iterator[str]:
     """Status, type and shape of the answer of each request."""
-    lines = []
-    for ask in REQUESTS:
+    for ask in asks:
         answer = house.send(ask)
         media_type = answer.headers.get("content-type", "nothing").split(";")[0]
         assert answer.status_code < 400, (ask, answer.text)
-        lines.append(f"{ask.method} {ask.path} -> {answer.status_code} {media_type}")
+        yield f"{ask.method} {ask.path} -> {answer.status_code} {media_type}"
         if media_type == "application/json" and answer.content:
-            lines.append(json.dumps(shape(answer.json()), indent=1))
+            yield json.dumps(shape(answer.json()), indent=1)
+
+
+def answers(house: House) -> str:
+    """The answers of all requests: first those of a job that waits, then, with a worker, the others."""
+    score = {"kind": "score", "model": "play", "uris": [house.names["train"]]}
+    house.names["waiting"] = house.client.post("/v1/jobs", json=score).json()["id"]
+    lines = list(lines_of(house, WAITING))
+    with job_worker(Path(house.names["workspace"])):
+        house.client.post("/v1/datasets", json={"name": "forgetful", "uris": [house.names["train"]]})
+        forget = {"kind": "forget", "where": "outlook = 'rain'"}
+        house.run(forget | {"dataset": "forgetful"})
+        house.names.update(receipt_id=house.run(forget | {"model": "forgetting"}), scored=house.run(score))
+        lines.extend(lines_of(house, REQUESTS))
     return "\n".join(lines) + "\n"
 
 
@@ -252,29 +257,22 @@ def house_in(folder: Path) -> Iterator[House]:
         alerts[ALERT["id"]] = ALERT
 
     with serving(Receiver) as address, local_server(settings) as server, client_of(server) as client:
-        house = House(client, names | {"receiver": f"http://{address}/hook"}, client.get("/openapi.json").json())
-        client.post("/v1/datasets", json={"name": "forgetful", "uris": [str(train)]})
-        forget = {"kind": "forget", "where": "outlook = 'rain'"}
-        score = {"kind": "score", "model": "play", "uris": [str(train)]}
-        with house.worker():
-            house.run(forget | {"dataset": "forgetful"})
-            house.names.update(receipt_id=house.run(forget | {"model": "forgetting"}), scored=house.run(score))
-        house.names["waiting"] = client.post("/v1/jobs", json=score).json()["id"]
-        yield house
+        yield House(client, names | {"receiver": f"http://{address}/hook"}, client.get("/openapi.json").json())
+
+
+@functools.cache
+def described_routes() -> dict[str, Any]:
+    return create_app(Settings(workspace=Path("unused"))).openapi()["paths"]
 
 
 def test_every_route_has_one_request():
-    operations = {
-        (m.upper(), path)
-        for path, one in create_app(Settings(workspace=Path("unused"))).openapi()["paths"].items()
-        for m in one
-    }
-    asked = [(ask.method, ask.path) for ask in REQUESTS]
+    operations = {(m.upper(), path) for path, one in described_routes().items() for m in one}
+    asked = [(ask.method, ask.path) for ask in (*WAITING, *REQUESTS)]
     assert sorted(asked) == sorted(operations), "give each route of the OpenAPI document a line in REQUESTS"
 
 
 def test_every_parameter_of_a_path_has_an_example():
-    for path, operations in create_app(Settings(workspace=Path("unused"))).openapi()["paths"].items():
+    for path, operations in described_routes().items():
         for operation in operations.values():
             own = [one for one in operation.get("parameters", ()) if one["in"] == "path"]
             assert {one["name"] for one in own} == set(re.findall(r"{(\w+)}", path))

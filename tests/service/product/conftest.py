@@ -1,4 +1,4 @@
-"""A workspace, and files of five days of which models are learned and refreshed."""
+"""A workspace, and files of two days of which models are learned and refreshed."""
 
 import uuid
 
@@ -27,7 +27,7 @@ def workspace(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    return days(tmp_path / "data", 5)
+    return days(tmp_path / "data", 2, n=300)
 
 
 @pytest.fixture

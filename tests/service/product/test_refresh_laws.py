@@ -41,9 +41,12 @@ WRITE = {
     "arrow": lambda table, path: feather.write_feather(table, path, compression="lz4"),
     "orc": orc.write_table,
 }
-# Formats reach learners as the same batches: each format once, each learner with the two that everybody has.
-CASES = [(learner, form) for learner in LEARNERS for form in ("parquet", "csv")]
-CASES += [("kdb", form) for form in WRITE if form not in {"parquet", "csv"}]
+# Formats reach learners as the same batches: each learner with one of them, each format with one learner, CSV with the default, too.
+CASES = [
+    *((learner, "parquet") for learner in LEARNERS),
+    *(("kdb", form) for form in WRITE if form != "parquet"),
+    ("auto", "csv"),
+]
 STRANGE, CUSTOMER = 987654.25, 7777
 
 

@@ -83,7 +83,7 @@ def test_a_step_that_is_started_again_queues_no_second_proof(workspace, folder):
 
 
 def of_trees(folder, **more):
-    return request_of(folder, learner="auto", parameters={}, aliases=["champion"], holdout=0, **more)
+    return request_of(folder, learner="auto", parameters={"members": 2}, aliases=["champion"], holdout=0, **more)
 
 
 def test_networks_answer_under_the_alias_until_the_trees_are_back(workspace, folder, monkeypatch):

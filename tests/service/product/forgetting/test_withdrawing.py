@@ -20,7 +20,7 @@ from tests.support.cli import fewpass
 from tests.support.passes import same, write
 from tests.support.product import OF_ROWS, WHERE, n_left, of_nb, register
 
-N_ROWS = 3_000
+N_ROWS = 600
 BY = {"by": "ana", "reason": "a test"}
 
 
