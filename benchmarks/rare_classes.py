@@ -61,12 +61,13 @@ def ratios(name: str, n: int, n_rare: int, seed: int) -> dict[str, float]:
     random = np.random.default_rng([seed, n, n_rare])
     rows, more = table(n, n_rare, random), table(N_LARGE_SAMPLE, round(N_LARGE_SAMPLE * n_rare / n), random)
     learner, parameters = LEARNERS[name]
-    source, weights = Source.of_table(rows), np.ones(n)
+    source, weights, overrides = Source.of_table(rows), np.ones(n), None
     if name.endswith("weighted"):
         weights = random.integers(1, MOST_WEIGHT + 1, n)
         source = Source.of_table(rows.append_column("times", pa.array(weights)))
-        source = apply_row_weight_rule(source, {"times": {"weight": True}})
-    model = drive(recipes.learner(learner, parameters, "class"), source)
+        overrides = {"times": {"weight": True}}  # without it the column would be learned from, too
+        source = apply_row_weight_rule(source, overrides)
+    model = drive(recipes.learner(learner, parameters, "class", overrides=overrides), source)
     share = float(np.average(np.array(rows["class"]) == "rare", weights=weights))
     place = model.schema.classes.index("rare")
     learned = model.predict_proba(encode(rows.drop_columns(["class"]), model.schema))[:, place]

@@ -36,6 +36,7 @@ from learners.ensembles.weights import (
     fit_pool_temperature,
     leave_one_out_log_prior,
     mean_log_loss,
+    mean_probabilities,
     representative_rows,
 )
 from learners.kernels.arrays import Floats
@@ -95,7 +96,7 @@ class Training:
             "networks": {"chosen": large.chosen, "left_out_losses": large.losses, "rows": large.n_deciding},
             "drawn_rows": self.rows.n_rows,
         }
-        share, correction, left_out, left_out_weights = 1.0, None, large.scores, self.row_weights
+        share, correction, boosted = 1.0, None, None
         if self.choice.has_correction:
             seconds = self.choice.seconds_of_trees(counts.n_rows, self.schema.n_attributes)
             effort: Effort = "high" if parameters.get("effort") == "high" else "normal"
@@ -115,15 +116,14 @@ class Training:
                     self.row_weights,
                 )
 
-            boosted: Boosters | None = yield Work("boosting trees", correct, "rounds")
+            boosted = yield Work("boosting trees", correct, "rounds")
             facts["correction"] = boosted.facts if boosted else "no number of rounds lowered the left-out loss"
             if boosted:
                 share, correction = boosted.share, boosted.correction(self.schema)
-                left_out, left_out_weights = boosted.left_out, boosted.left_out_weights
         networks: tuple[LookupModel, ...] = yield Work(
             "solving", lambda threads, _: tuple(self._joint_model(joint, threads) for joint in joints)
         )
-        offsets = class_offsets(left_out, counts.class_counts, left_out_weights)
+        offsets = self._offsets(large.scores, boosted)
         scaled = large.compiled.scaled(share * large.temperature).moved(offsets)
         return EnsembleModel(
             self.schema, counts.class_counts, *scaled, Joints(self.schema, networks), correction, facts
@@ -204,7 +204,7 @@ class Training:
                 beside = self._discriminated(margins[: len(scores)], rows.weights, threads, facts)
                 if beside is not None:
                     margins = log_softmax(beside.share * margins + beside.left_out)
-                return beside, margins[: len(scores)], self._corrected(margins, threads, advance, facts)
+                return beside, margins, self._corrected(margins, threads, advance, facts)
 
             beside, bases, (share, correction, held) = yield Work("correcting", correct, "rounds")
             if beside is not None:
@@ -214,12 +214,25 @@ class Training:
         )
         offsets = None
         if self._has_rare and held is not None:
-            offsets = class_offsets(held.left_out, class_counts, held.left_out_weights)
+            offsets = self._offsets(bases, held)
         elif self._has_rare:
-            offsets = class_offsets(bases, class_counts, rows.weights)
+            offsets = class_offsets(bases[: rows.y.size], class_counts, rows.weights)
         scaled = compiled.scaled(share * of_networks * temperature).moved(offsets)
         joint_members = Joints(self.schema, networks)
         return EnsembleModel(self.schema, class_counts, *scaled, joint_members, correction, facts, discriminant)
+
+    def _offsets(self, scores: Floats, boosted: Boosters | None) -> Floats:
+        """Offsets that give each class its share of the table, by the networks' left-out log scores of all drawn rows.
+
+        Where trees correct them, the few rows that these leave out stand for the table by chance only. So there the mean
+        probabilities are to be those of the networks, which all drawn rows have moved to the shares.
+        """
+        class_counts = self.families.counts.class_counts
+        offsets = class_offsets(scores, class_counts, self.row_weights)
+        if boosted is None:
+            return offsets
+        shares = mean_probabilities(scores[boosted.left_out_rows] + offsets, boosted.left_out_weights)
+        return class_offsets(boosted.left_out, np.where(class_counts > 0, shares, 0.0), boosted.left_out_weights)
 
     @property
     def _has_rare(self) -> bool:

@@ -157,7 +157,7 @@ def representative_rows(y: Codes, class_counts: Integers, n: int) -> tuple[Integ
     return rows, np.asarray(weights * (rows.size / weights.sum()))
 
 
-def class_offsets(scores: Floats, class_counts: Integers, weights: Floats | None = None) -> Floats:
+def class_offsets(scores: Floats, class_counts: Integers | Floats, weights: Floats | None = None) -> Floats:
     """Return the offsets (n_classes,) float64 for log scores (n, n_classes) that make each class's mean probability
     equal its share.
 
@@ -167,13 +167,19 @@ def class_offsets(scores: Floats, class_counts: Integers, weights: Floats | None
     is_known = class_counts > 0
     offsets = np.zeros(share.size)
     for _ in range(MOST_STEPS):
-        p = scores + offsets
-        p -= p.max(axis=1, keepdims=True)
-        np.exp(p, out=p)
-        p /= p.sum(axis=1, keepdims=True)
-        mean = np.average(p, axis=0, weights=weights)
+        mean = mean_probabilities(scores + offsets, weights)
         step = np.where(is_known, np.log(np.where(is_known, share, 1.0) / np.maximum(mean, 1e-300)), 0.0)
         offsets += np.clip(step, -MOST_STEP, MOST_STEP)
         if np.abs(step).max() < ENOUGH:
             break
     return np.asarray(offsets - np.average(offsets, weights=share))
+
+
+def mean_probabilities(scores: Floats, weights: Floats | None = None) -> Floats:
+    """Return the mean probability (n_classes,) float64 of each class by log scores (n, n_classes); `weights` (n,) as in
+    `Rows`.
+    """
+    p = scores - scores.max(axis=1, keepdims=True)
+    np.exp(p, out=p)
+    p /= p.sum(axis=1, keepdims=True)
+    return np.asarray(np.average(p, axis=0, weights=weights))

@@ -1,5 +1,7 @@
 """Tables with more rows than the drawn ones of small tables: networks that would be learned alone, and trees over all rows."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,6 +10,7 @@ from learners import Source, encode
 from learners.classifiers.lookup.look_up_tables import fill_class_log_joints
 from learners.counts.family_counts import FamilyCounts
 from learners.ensembles import large
+from learners.ensembles.correction import leafwise
 from learners.ensembles.correction.leafwise import FAST, Pace
 from learners.ensembles.fit import (
     FittedMember,
@@ -17,7 +20,10 @@ from learners.ensembles.fit import (
     member_log_terms,
 )
 from learners.ensembles.pool import compile_left_out_tables
+from learners.ensembles.training import Training
+from learners.ensembles.weights import class_offsets
 from learners.errors import Cancelled, InvalidParameter
+from learners.passes.engine import ignore_progress
 from learners.passes.learner import MemoryStore, Part, drive
 from learners.passes.memory import memory_limit
 from learners.registry.recipes import learner
@@ -70,6 +76,27 @@ def test_trees_go_on_from_what_the_networks_say_of_all_rows(effort):
     pace = Pace.of(ROWS, 4, effort)
     assert trees["rate"] in {pace.rate, FAST}
     assert 0 < trees["rounds"] <= trees["tried"] <= pace.at(trees["rate"]).n_rounds
+
+
+def test_trees_from_nothing_that_only_win_the_race_are_left_out(monkeypatch):
+    schema = trained(effort="low").schema
+    rows, n = encode(table_of(ROWS), schema), schema.n_classes
+    known = np.log(np.where(np.arange(n) == rows.y[:, np.newaxis], 0.99, 0.01 / (n - 1)))
+    monkeypatch.setattr(leafwise, "_race", lambda *_: ("alone", FAST, {}))
+    assert leafwise.boost_leafwise_correction(schema, rows, known, "normal", 0, 1, ignore_progress) is None
+    unknown = np.zeros_like(known)
+    assert leafwise.boost_leafwise_correction(schema, rows, unknown, "normal", 0, 1, ignore_progress) is not None
+
+
+def test_trees_that_change_nothing_leave_the_shares_of_the_networks():
+    rng = np.random.default_rng(3)
+    scores = 2 * rng.normal(size=(2_000, 3)) - [0, 6, 1]
+    counts, left_out = np.array([150_000, 300, 49_700]), np.arange(0, 2_000, 10)
+    own = SimpleNamespace(families=SimpleNamespace(counts=SimpleNamespace(class_counts=counts)), row_weights=None)
+    same_scores = SimpleNamespace(left_out_rows=left_out, left_out=scores[left_out], left_out_weights=None)
+    alone = Training._offsets(own, scores, None)
+    assert Training._offsets(own, scores, same_scores) - alone == pytest.approx(np.zeros(3), abs=0.02)
+    assert np.abs(class_offsets(scores[left_out], counts) - alone).max() > 0.1, "the few rows differ by chance"
 
 
 def test_more_rows_get_more_leaves_and_fewer_rounds():

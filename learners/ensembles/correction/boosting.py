@@ -58,7 +58,8 @@ class Boosters:
     weights: tuple[float, ...]
     boosters: tuple[Any, ...]
     facts: dict[str, object]  # rounds used and tried, weights, and log losses of rows left out, by name
-    left_out: Floats  # (n_left_out, n_classes) the scores of rows that chose rounds and weights
+    left_out_rows: Integers  # (n_left_out,) positions of the rows that chose rounds and weights
+    left_out: Floats  # (n_left_out, n_classes) their scores
     left_out_weights: Floats | None  # (n_left_out,) of these rows, as of `Rows`
 
     def correction(self, schema: Schema) -> Correction | None:
@@ -296,5 +297,5 @@ def boost_ensemble_correction(
     }
     left_out = np.einsum("rfc,f->rc", terms, weights)
     return Boosters(
-        float(weights[0]), tuple(float(weight) for weight, _ in used), boosters, facts, left_out, own.weights
+        float(weights[0]), tuple(float(weight) for weight, _ in used), boosters, facts, held, left_out, own.weights
     )

@@ -219,7 +219,7 @@ def boost_leafwise_correction(
     seconds: float = math.inf,
     row_weights: Floats | None = None,
 ) -> Boosters | None:
-    """Boost trees leaf by leaf over many rows; None if no round lowers the left-out loss.
+    """Boost trees leaf by leaf over many rows; None if they do not lower the left-out loss of the ensemble.
 
     Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in the order of their
     hashes, which is random; `row_weights` as of `ensembles.weights.Rows`. A race on the first rows decides whether trees go on from the ensemble or start from
@@ -268,10 +268,12 @@ def boost_leafwise_correction(
         return None
     terms = boosting.scores()[:, np.newaxis].astype(np.float32)
     weight = float(fit_term_weights(terms, own, np.ones(1), threads)[0])
+    scored = weight * terms[:, 0].astype(np.float64)
+    if mean_log_loss(scored, own) >= mean_log_loss(scores[left_out], own):
+        return None  # trees from nothing, which won the race of the first rows by chance
     facts["weights"] = {start: weight}
     booster = boosting.booster[: boosting.best]
-    scored = weight * terms[:, 0].astype(np.float64)
-    return Boosters(weight * STARTS[start], (weight,), (booster,), facts, scored, own.weights)
+    return Boosters(weight * STARTS[start], (weight,), (booster,), facts, left_out, scored, own.weights)
 
 
 def _left_out_rows(rows: Chunk, random: np.random.Generator) -> Mask:
