@@ -93,7 +93,9 @@ class FewerSummaries(ColumnSummaries):
     def build_schema(self, cut_points: CutPoints | None = None, *, by_name: bool = True) -> Schema:
         """Build the schema, recording the reason for the omitted columns."""
         schema = super().build_schema(cut_points, by_name=by_name)
-        return replace(schema, left_out=(*schema.left_out, *(LeftOut(name, GOES_ON) for name in self.gone)))
+        return replace(
+            schema, left_out=(*schema.left_out, *(LeftOut(name, GOES_ON, goes_on=True) for name in self.gone))
+        )
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,9 @@ def passes_for_later_rows(passes: Passes[Model], holdout_by: str) -> Passes[Mode
 
 def passes_with_kept_choice(passes: Passes[Model], kept: Schema) -> Passes[Model]:
     """Return the passes of a learner that refreshes, by the choice of its last training."""
-    choice: dict[str, TimePart | None] = {one.name: None for one in kept.left_out if one.reason == GOES_ON}
+    # Schemas from before `goes_on` was stored have the words alone.
+    gone = [one.name for one in kept.left_out if one.goes_on or one.reason == GOES_ON]
+    choice: dict[str, TimePart | None] = dict.fromkeys(gone)
     choice |= {own.name: own.part for own in kept.attributes if own.part is not None}
     request = next(passes)
     summaries = yield request

@@ -177,6 +177,9 @@ class LeftOut:
 
     name: str
     reason: str
+    # Whether it is left out because its values only go on and later rows are predicted better without it: a refresh keeps
+    # this decision, whatever the words of the reason. No part of what the codes mean.
+    goes_on: bool = field(default=False, compare=False)
 
 
 class KeyTables(NamedTuple):
@@ -292,7 +295,7 @@ class Schema:
             of = {each.name: getattr(entry, each.name) for each in fields(entry)}
             # Without them, the schemas of other learners stay as they were stored.
             later = {"groupings", "quantiles", "reading", "expected", "dialect", "null_class", "class_reading", "part"}
-            later.update(LATER_FIELDS)
+            later.update(("goes_on", *LATER_FIELDS))
             return {name: value for name, value in of.items() if value or name not in later}
 
         return json.dumps(entries_of(self), default=entries_of, separators=(",", ":"))
@@ -327,7 +330,8 @@ class Schema:
     def fingerprint(self) -> str:
         """SHA-256 of the meaning of the codes, used in the keys of stored statistics."""
         plain = tuple(replace(attribute, quantiles=(), reading=None) for attribute in self.attributes)
-        bare = replace(self, attributes=plain, dialect=None, null_class=None, class_reading=None)
+        left_out = tuple(replace(entry, goes_on=False) for entry in self.left_out)
+        bare = replace(self, attributes=plain, left_out=left_out, dialect=None, null_class=None, class_reading=None)
         return hashlib.sha256(bare.to_json().encode()).hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -101,6 +102,29 @@ def test_a_refresh_keeps_the_choice_and_reads_nothing_for_it():
     )
     assert same(model, again)
     assert not any("later" in account.stage for account in accounts)
+
+
+@pytest.mark.parametrize("of_column", [{"goes_on": True, "reason": "other words"}, {"reason": GOES_ON}])
+def test_a_refresh_keeps_the_choice_by_what_is_stored_and_of_earlier_models_by_the_words(of_column):
+    model = model_of(regimes)
+    stored = json.loads(model.schema.to_json())
+    gone = [entry["name"] for entry in stored["left_out"] if entry.get("goes_on")]
+    assert gone == ["ticket", "when"], "stored as a fact"
+    stored["left_out"] = [{"name": name} | of_column for name in gone]
+    kept = Schema.from_json(json.dumps(stored))
+    again = drive(
+        recipes.learner("nb", {}, "late", Kept(kept, "auto")), [Part(Source.of_table(table(regimes)))], threads=1
+    )
+    assert names_of(again) == names_of(model)
+    assert {entry.name for entry in again.schema.left_out} >= set(gone)
+    assert np.array_equal(*(one.predict_proba(encode(table(regimes), one.schema)) for one in (model, again)))
+
+
+def test_what_is_stored_of_a_column_left_out_is_no_part_of_what_codes_mean():
+    schema = model_of(regimes).schema
+    bare = Schema.from_json(schema.to_json().replace(',"goes_on":true', ""))
+    assert not any(entry.goes_on for entry in bare.left_out)
+    assert bare == schema and bare.fingerprint == schema.fingerprint
 
 
 def test_rows_in_order_stand_for_those_to_come_where_asked():
