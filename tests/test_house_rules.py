@@ -60,10 +60,16 @@ def tree_of(path):
 
 
 @functools.cache
+def nodes_of(path):
+    """All that a file says, from the outside in; several tests look at it."""
+    return list(ast.walk(tree_of(path)))
+
+
+@functools.cache
 def imports_of(path):
     """Names of imported modules, also of those inside functions and under TYPE_CHECKING."""
     found = []
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -80,10 +86,10 @@ def test_names_repeat_with_a_reason():
 def test_libraries_stay_in_their_places():
     out_of_place = []
     for path in FILES:
+        is_kernel = path.is_relative_to(ROOT / "learners" / "kernels") or path.name.endswith("kernels.py")
         for name in imports_of(path):
             place = PLACES.get(name.split(".")[0])
             is_jit = name.startswith(KERNEL_TOOLS) and name not in OF_JIT
-            is_kernel = path.is_relative_to(ROOT / "learners" / "kernels") or path.name.endswith("kernels.py")
             if (place and not path.is_relative_to(ROOT / place)) or (is_jit and not is_kernel):
                 out_of_place.append((relative(path), name))
     assert out_of_place == []
@@ -131,7 +137,7 @@ def test_the_product_names_no_kind_of_model():
     asked = [
         relative(path)
         for path in FILES
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance"
         if classes & {getattr(each, "id", "") for each in ast.walk(node.args[1])}
     ]
@@ -143,7 +149,7 @@ def test_one_place_knows_which_codes_stand_for_null():
     offsets = [
         relative(path)
         for path in FILES
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "int" and len(node.args) == 1
         if isinstance(node.args[0], ast.Attribute) and node.args[0].attr == "has_missing"
     ]
@@ -189,7 +195,7 @@ def test_what_implements_a_paper_names_it(path):
 def test_variables_say_what_they_hold():
     """Kernels excepted: a renamed one is compiled again by every user."""
     files = [path for path in FILES if not path.name.endswith("kernels.py") and path.parent.name != "kernels"]
-    found = [(path, node, name_of(node).strip("_")) for path in files for node in ast.walk(tree_of(path))]
+    found = [(path, node, name_of(node).strip("_")) for path in files for node in nodes_of(path)]
     assert [f"{relative(path)}:{node.lineno}" for path, node, name in found if name in EMPTY_WORDS] == []
 
 
@@ -216,7 +222,7 @@ IMPORTED_TESTS = {
 def test_no_test_module_imports_another():
     """What several tests need is in tests/support: there a change of one test does not reach others."""
     for path in sorted((ROOT / "tests").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
                 modules = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
                 tests = {name for name in modules if name.split(".")[-1].startswith("test_")}
@@ -228,9 +234,9 @@ SILENT = {"BrokenProcessPool", "Cancelled", "KeyboardInterrupt", "OSError", "Ref
 SILENT |= {"ZeroDivisionError", "httpx.HTTPError"}
 
 
-def expected_errors(tree):
+def expected_errors(nodes):
     """(call of `pytest.raises`, whether the error gets a name, by which the test looks at it)."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.With):
             for item in node.items:
                 call = item.context_expr
@@ -242,7 +248,7 @@ def test_every_expected_error_says_what_it_must_say():
     """`pytest.raises` names a message: an error of the same class for another reason is another error."""
     bare = []
     for path in sorted((ROOT / "tests").rglob("*.py")):
-        for call, is_named in expected_errors(tree_of(path)):
+        for call, is_named in expected_errors(nodes_of(path)):
             expected = ast.unparse(call.args[0])
             plain = isinstance(call.args[0], ast.Name | ast.Attribute) and expected not in SILENT | {"error"}
             if plain and not is_named and "match" not in {keyword.arg for keyword in call.keywords}:

@@ -23,6 +23,7 @@ TABLE = pa.table(
         "class": ["yes", "no", "perhaps"] * (N // 3),
     }
 )
+ASKED = TABLE.slice(0, 24)
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "lookup": ("kdb", {"k": 2, "estimator": "hdp", "iterations": 20}),
     "ensemble": ("auto", {"members": 2}),
@@ -53,8 +54,8 @@ def answers(header, arrays):
         model: Any = load_model(header, arrays, is_trusted=False)
     except REFUSALS:
         return
-    chunk = encode(TABLE, model.schema, with_class=False)
-    assert model.predict_proba(chunk).shape == (N, model.schema.n_classes)
+    chunk = encode(ASKED, model.schema, with_class=False)
+    assert model.predict_proba(chunk).shape == (24, model.schema.n_classes)
     if hasattr(model, "credible_intervals"):
         try:
             model.credible_intervals(chunk, 0.9)

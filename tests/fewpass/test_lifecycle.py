@@ -57,7 +57,8 @@ def test_every_classifier_answers_as_before(name, frame, tmp_path):
         assert again.feature_names_in_.tolist() == ["size", "word", "same", "small"]
         assert np.array_equal(again.feature_importances_, model.feature_importances_)
         assert again.target == "class"
-        assert np.array_equal(clone(again).fit(frame).predict_proba(rows), model.predict_proba(rows))
+        assert again.get_params() == loaded.get_params()
+    assert np.array_equal(clone(loaded).fit(frame).predict_proba(rows), model.predict_proba(rows))
 
 
 def test_sql_of_a_network_is_text_and_a_file(kdb, tmp_path):

@@ -40,7 +40,8 @@ APART = {
 }
 TRAIN = {"kind": "train", "uris": ["{train}"], "target": "class", "learner": "nb", "model": "play"}
 SCORE = {"kind": "score", "model": "play", "uris": ["{test}"]}
-# In an order in which each finds what it needs; {…} are files and ids, and a line with > stores the id that its answer names.
+# In an order in which each finds what it needs; {…} are files and ids, and a line with > stores the id that its answer names. A job worker runs
+# from the first job that is watched until jobs are listed.
 LINES = """
 train {train} -t class -l nb -n play --alias champion
 train {train} -t class -l nb -n play --alias champion
@@ -76,6 +77,9 @@ models promotions play
 models retention play --keep 10
 models prune play --keep 5
 models delete copy --all
+jobs submit {train_job} > waiting
+jobs cancel {waiting}
+jobs retry {waiting}
 jobs submit {train_job} > job
 jobs watch {job}
 jobs show {job}
@@ -83,9 +87,6 @@ jobs log {job}
 jobs submit {score_job} > scored
 jobs watch {scored}
 jobs output {scored} --out {folder}/rows.parquet
-jobs submit {train_job} > waiting
-jobs cancel {waiting}
-jobs retry {waiting}
 jobs list
 schedules create nightly --cron '30 2 * * *' --job {train_job}
 schedules list
@@ -167,13 +168,16 @@ def outputs(folder: Path) -> str:
     names = write_files(folder, workspace)
     # A console takes its width from COLUMNS when it is made, which may be before this test.
     wide = [patch.object(console, "_width", 400) for console in (terminal_output.out, terminal_output.err)]
-    with serving(Receiver) as address, wide[0], wide[1]:
+    with serving(Receiver) as address, wide[0], wide[1], contextlib.ExitStack() as worker:
         names["receiver"] = f"http://{address}/hook"
         surroundings = {"FEWPASS_WORKSPACE": str(workspace), "FEWPASS_WEBHOOK_HOSTS": '["127.0.0.1"]'}
         for line in LINES.strip().splitlines():
             asked, _, stored = line.partition(" > ")
-            with job_worker(workspace) if asked.startswith("jobs watch") else contextlib.nullcontext():
-                done = CliRunner(env=surroundings).invoke(app, shlex.split(asked.format(**names)))
+            if asked == "jobs watch {job}":
+                worker.enter_context(job_worker(workspace))
+            elif asked == "jobs list":
+                worker.close()
+            done = CliRunner(env=surroundings).invoke(app, shlex.split(asked.format(**names)))
             assert done.exit_code == 0, (line, done.output, done.exception)
             if stored:
                 names[stored] = re.findall(IDENTIFIER, done.stdout)[0]
