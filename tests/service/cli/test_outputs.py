@@ -81,10 +81,10 @@ jobs submit {train_job} > waiting
 jobs cancel {waiting}
 jobs retry {waiting}
 jobs submit {train_job} > job
+jobs submit {score_job} > scored
 jobs watch {job}
 jobs show {job}
 jobs log {job}
-jobs submit {score_job} > scored
 jobs watch {scored}
 jobs output {scored} --out {folder}/rows.parquet
 jobs list

@@ -39,7 +39,7 @@ VERSION, SCHEDULE = "/v1/models/{reference}", "/v1/schedules/{name}"
 class Ask(NamedTuple):
     """A request: what stands in its path, in its query, and in its body beyond the example of the document.
 
-    `store` is the name under which later requests find the id of the answer; `waits` says that it is a job, whose end is waited for.
+    `store` is the name under which later requests find the id of the answer.
     """
 
     method: str
@@ -49,7 +49,6 @@ class Ask(NamedTuple):
     body: Mapping[str, Any] = NOTHING
     content: bytes = b""
     store: str = ""
-    waits: bool = False
 
 
 def get(path: str, **more: Any) -> Ask:
@@ -68,8 +67,17 @@ def delete(path: str, **more: Any) -> Ask:
     return Ask("DELETE", path, **more)
 
 
-# Of a job that no worker has taken yet.
-WAITING = [post(f"{JOB}/{verb}", at={"job_id": "{waiting}"}) for verb in ("cancel", "retry")]
+# Before there is a worker: of jobs that none has taken yet, the states are the same in each run.
+WAITING = [
+    *(post(f"{JOB}/{verb}", at={"job_id": "{waiting}"}) for verb in ("cancel", "retry")),
+    post("/v1/datasets", body={"uris": ["{train}"]}),
+    put(f"{DATA}/files/{{file}}", content=b"outlook,humidity,play\nsunny,71.5,yes\n"),
+    get("/v1/datasets"),
+    *(get(f"{DATA}{rest}") for rest in ("", "/schema", "/profile")),
+    post("/v1/jobs", store="job_id"),
+    post("/v1/schedules"),
+    post(f"{SCHEDULE}/run", store="run"),
+]
 # In an order in which each finds what it needs. {train} and the like are what a request before has left.
 REQUESTS = [
     *(get(path) for path in ("/", "/healthz", "/readyz", "/metrics", "/ping", "/version")),
@@ -79,11 +87,6 @@ REQUESTS = [
     *(post(f"{MODEL}/{verb}") for verb in ("explain", "score", "impute", "query", "whatif")),
     *(post(f"/v2/models/{{name}}{rest}/infer") for rest in ("", "/versions/{version}")),
     post("/invocations"),
-    post("/v1/datasets", body={"uris": ["{train}"]}),
-    put(f"{DATA}/files/{{file}}", content=b"outlook,humidity,play\nsunny,71.5,yes\n"),
-    get("/v1/datasets"),
-    *(get(f"{DATA}{rest}") for rest in ("", "/schema", "/profile")),
-    post("/v1/jobs", store="job_id", waits=True),
     get("/v1/jobs", query={"limit": "1"}),
     *(get(f"{JOB}{rest}") for rest in ("", "/events", "/log")),
     get(f"{JOB}/output", at={"job_id": "{scored}"}),
@@ -127,11 +130,9 @@ REQUESTS = [
     post("/v1/webhooks/{webhook}/test"),
     get("/v1/webhooks/{webhook}/deliveries"),
     delete("/v1/webhooks/{webhook}"),
-    post("/v1/schedules"),
     get("/v1/schedules"),
     get(SCHEDULE),
     Ask("PATCH", SCHEDULE),
-    post(f"{SCHEDULE}/run", store="run", waits=True),
     get(f"{SCHEDULE}/runs"),
     get(f"{MODEL}/promotions"),
     *(post(f"{SCHEDULE}/{verb}") for verb in ("pause", "resume")),
@@ -167,11 +168,9 @@ class House(NamedTuple):
             return [self.named(one) for one in value]
         return self.names[value[1:-1]] if isinstance(value, str) and re.fullmatch(r"{\w+}", value) else value
 
-    def run(self, job: Mapping[str, Any]) -> str:
-        """The id of a job that succeeds."""
-        job_id = self.client.post("/v1/jobs", json=dict(job)).json()["id"]
-        assert job_at_end(self.client, job_id)["state"] == "succeeded", self.client.get(f"/v1/jobs/{job_id}").text
-        return job_id
+    def submit(self, job: Mapping[str, Any]) -> str:
+        """The id of a job that is asked for."""
+        return self.client.post("/v1/jobs", json=dict(job)).json()["id"]
 
     def body(self, ask: Ask) -> dict[str, Any]:
         """The example of the document, and what the test puts into it."""
@@ -196,9 +195,6 @@ class House(NamedTuple):
             self.names[ask.store] = answer.json()["id"]
         if ask.path.endswith("/export"):
             self.names["export"] = answer.content
-        if ask.waits:
-            job = job_at_end(self.client, answer.json()["id"])
-            assert job["state"] == "succeeded", job
         return answer
 
 
@@ -214,15 +210,18 @@ def lines_of(house: House, asks: list[Ask]) -> Iterator[str]:
 
 
 def answers(house: House) -> str:
-    """The answers of all requests: first those of a job that waits, then, with a worker, the others."""
+    """The answers of all requests: first those of jobs that wait, then, with a worker, the others."""
     score = {"kind": "score", "model": "play", "uris": [house.names["train"]]}
-    house.names["waiting"] = house.client.post("/v1/jobs", json=score).json()["id"]
+    house.client.post("/v1/datasets", json={"name": "forgetful", "uris": [house.names["train"]]})
+    forget = {"kind": "forget", "where": "outlook = 'rain'"}
+    house.submit(forget | {"dataset": "forgetful"})
+    house.names.update(receipt_id=house.submit(forget | {"model": "forgetting"}), scored=house.submit(score))
+    house.names["waiting"] = house.submit(score)
     lines = list(lines_of(house, WAITING))
     with job_worker(Path(house.names["workspace"])):
-        house.client.post("/v1/datasets", json={"name": "forgetful", "uris": [house.names["train"]]})
-        forget = {"kind": "forget", "where": "outlook = 'rain'"}
-        house.run(forget | {"dataset": "forgetful"})
-        house.names.update(receipt_id=house.run(forget | {"model": "forgetting"}), scored=house.run(score))
+        for name in ("receipt_id", "scored", "job_id", "run"):
+            job = job_at_end(house.client, house.names[name])
+            assert job["state"] == "succeeded", job
         lines.extend(lines_of(house, REQUESTS))
     return "\n".join(lines) + "\n"
 
