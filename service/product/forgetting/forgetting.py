@@ -14,7 +14,6 @@ from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from service.jobs import children
-from service.jobs.queue import job_queue
 from service.jobs.steps import (
     LOCAL,
     STAND_IN,
@@ -279,6 +278,8 @@ def queue_later_proof(workspace: Workspace, run: Run) -> JSONObject:
     request, result = ForgetRequest(**run.request), run.receipts["receipt"]
     if not request.prove_later or request.dry_run or not result.get("versions"):
         return result
+    from service.jobs.queue import job_queue  # loads dbos, which only this needs
+
     again = request.model_copy(update={"prove": True, "prove_later": False, "networks_first": False})
     fields = again.model_dump(exclude={"kind"})
     job, is_new = job_queue(workspace).submit("forget", fields, idempotency_key=f"proof of {run.job_id}")

@@ -70,6 +70,12 @@ def test_no_command_loads_what_it_does_not_use(command, workspace):
     assert not loaded(workspace / "workspace", *command.split(), workspace / "table.parquet") & unused
 
 
+def test_forgetting_loads_no_queue_unless_a_proof_is_queued(workspace):
+    learned = ("train", workspace / "table.parquet", "-n", "less", "-t", "class", "-l", "kdb", "--update")
+    loaded(workspace / "workspace", *learned)
+    assert not loaded(workspace / "workspace", "forget", "less", "--where", "size > 2") & LEARNING
+
+
 def test_kernels_found_on_disk_need_nothing_that_only_compiling_needs(workspace):
     command = ["predict", "m", workspace / "table.parquet", "-o", workspace / "scored.parquet", "--force"]
     compiled, found = (loaded(workspace / "workspace", *command) for _ in range(2))
