@@ -213,9 +213,10 @@ def test_vectors_of_deleted_rows_lie_in_their_table(places, tmp_path_factory, ow
         own["pathOrInlineDv"].replace("{{", "{").replace("{outside}", str(outside)).replace("{table}", str(table.root))
     )
     add_vector(table, own | {"pathOrInlineDv": text}, escaped)
-    with opened_files(outside, "/etc") as opened, pytest.raises(SourceError, match="has a file outside its folder"):
+    # Not /etc, too: there others open files meanwhile.
+    with opened_files(outside) as opened, pytest.raises(SourceError, match="has a file outside its folder"):
         open_data_source(workspace, [str(table.root)], is_remote=is_remote)
-    assert set(opened) & {"passwd", *os.listdir(outside)} == set()
+    assert set(opened) & set(os.listdir(outside)) == set()
 
 
 @pytest.mark.parametrize("part", ["_delta_log", "commit", "vector", "checkpoint", "hint", "sidecar"])
