@@ -69,8 +69,8 @@ def interactions():
 
 
 def mixed():
-    """8,000 rows: numbers of which every part tells something, strings of 1,000 values, dates, and nulls in each."""
-    rng, n = np.random.default_rng(0), 8_000
+    """20,000 rows: numbers of which every part tells something, strings of 1,000 values, dates, and nulls in each."""
+    rng, n = np.random.default_rng(0), 20_000
     amount, weight = rng.uniform(0, 40, n), rng.normal(size=n)
     town, day = np.minimum(rng.zipf(1.3, n), 1000), rng.integers(0, 700, n)
     scores = 2 * np.sin(amount / 5) + weight * (day % 7 < 2) + rng.normal(size=1001)[town] + 0.002 * (day - 350)
