@@ -20,11 +20,12 @@ from learners.answer_checks import check_answer_distributions
 from learners.errors import LearnerError, NoClass, names_with_suggestions
 from learners.models.model import Model
 from learners.models.record_classifier import record_classifier
-from learners.monitoring.served_counts import RawRows
+from learners.monitoring.served_counts import ColumnRows, RawRows, RecordRows
 from learners.registry.model_kinds import kind_of, load_model
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.json_records import encode_json_records
-from learners.schema.schema import Value
+from learners.schema.encoding.later_times import LaterTimes
+from learners.schema.schema import Attribute, Value
 from service.requests.json_values import JSONMapping
 from service.requests.problems import InvalidRequest
 from service.requests.recorded import current_request
@@ -163,6 +164,27 @@ class Served:
         columns = zip(self.schema.attributes, chunk.x, strict=True)
         empty = [attribute.name for attribute, codes in columns if not (codes < attribute.n_values).any()]
         return self.model.absent_columns_warning(empty)
+
+    @cached_property
+    def times(self) -> tuple[Attribute, ...]:
+        """Columns by which rows may be later than those of training."""
+        return tuple(LaterTimes(self.schema).attributes.values())
+
+    def later_rows_warnings(self, raw: RawRows) -> list[str]:
+        """Return a warning if all rows are later than those of training."""
+        if not self.times:
+            return []
+        later = LaterTimes(self.schema)
+        if isinstance(raw, ColumnRows):
+            columns = raw.columns
+            later.add_values(lambda name: columns.get(name, ()))
+        elif isinstance(raw, RecordRows):
+            records = raw.records
+            later.add_values(lambda name: (record.get(name) for record in records))
+        else:
+            for batch in [raw.batch] if isinstance(raw.batch, pa.RecordBatch) else raw.batch.to_batches():
+                later.add(batch)
+        return later.warnings()
 
     def predict_proba(self, chunk: Chunk) -> Probabilities:
         """Return class probabilities (n_rows, n_classes) of encoded rows; InvalidPrediction if a row is not a

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from learners.errors import SchemaError
 from learners.schema.encoding.encode import numeric_column_as_floats
+from learners.schema.encoding.json_records import json_number_reader
 from learners.schema.schema import Attribute, Schema
 from learners.schema.times_and_durations import DAY, TICKS
 
@@ -52,6 +53,24 @@ class LaterTimes:
                 self._dismiss(name)
             elif least < np.inf:
                 self.firsts[name] = min(least, self.firsts.get(name, np.inf))
+
+    def add_values(self, values_of: Callable[[str], Iterable[object]]) -> None:
+        """Inspect more rows, given as raw Python values by the name of a column; absent columns have none."""
+        for name, attribute in list(self.attributes.items()):
+            read, least = json_number_reader(attribute), math.inf
+            try:
+                for value in values_of(name):
+                    number = read(value)
+                    if number <= attribute.quantiles[-1]:
+                        least = -math.inf
+                        break
+                    least = min(least, number)  # which keeps `least` if the number is NaN
+            except SchemaError:  # encoding the rows says so, if the model reads the column
+                least = -math.inf
+            if least < 0 and math.isinf(least):
+                self._dismiss(name)
+            elif least < math.inf:
+                self.firsts[name] = min(least, self.firsts.get(name, math.inf))
 
     def _dismiss(self, name: str) -> None:
         del self.attributes[name]

@@ -14,7 +14,9 @@ from service.http.api.scoring.predict import ARROW
 from service.http.app import create_app
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.service.asking import learn
+from tests.service.asking import learn, run_job
+from tests.support.estimators import KEEP, WORDS
+from tests.support.estimators import table as dated_rows
 from tests.support.http import PATH, RECORD, problem, stream_of
 
 LIMITS = [-(2**63), 2**53, 2**53 + 1, 2**63 - 1]
@@ -210,3 +212,20 @@ def test_a_nominal_moment_is_the_same_in_every_unit_and_text(tmp_path):
     columns = [moments.cast(pa.timestamp("ns", "UTC")), moments.cast(pa.timestamp("ms")), pa.array(texts)]
     with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
         assert predictions(client, texts, columns, "BYTES") == [[0, 1, 2]] * 6
+
+
+def test_rows_later_than_training_are_said_of_one_row_and_of_many(site, tmp_path):
+    pq.write_table(dated_rows(), tmp_path / "old.parquet")
+    train = {"kind": "train", "uris": [str(tmp_path / "old.parquet")], "target": "y", "learner": "nb", "model": "dated"}
+    assert run_job(site.client, train | {"columns": KEEP, "holdout": 0})["state"] == "succeeded"
+
+    def warned(**body):
+        return site.client.post("/v1/models/dated/predict", json=body).json().get("warnings")
+
+    later, within = "2026-01-19T20:00:00", "2026-01-05T20:00:00"
+    assert warned(records=[{"when": later, "a": "1"}]) == [WORDS]
+    assert warned(records=[{"a": "1"}, {"when": "2026-02-01"}, {"when": later}]) == [WORDS]
+    assert warned(columns={"when": [None, later], "a": ["1", "0"]}) == [WORDS]
+    for records in ([{"when": within}], [{"when": later}, {"when": within}], [{"a": "1"}], [{"when": None}]):
+        assert warned(records=records) is None
+    assert warned(columns={"a": ["1", "0"]}) is None

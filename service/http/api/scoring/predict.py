@@ -291,7 +291,10 @@ class Predict:
         probabilities = served.classify(record).tolist()
         served.count_rows(1)
         best, text = probabilities.index(max(probabilities)), self.encode(probabilities)
-        return b"".join((served.json_head, served.json_classes[best], b'],"probabilities":[', text, b"]}"))
+        end = b"]}"
+        if served.times and (warnings := served.later_rows_warnings(RecordRows([record]))):
+            end = b'],"warnings":' + self.encode(warnings) + b"}"
+        return b"".join((served.json_head, served.json_classes[best], b'],"probabilities":[', text, end))
 
     def _json(self, served: Served, rows: Rows, options: Options) -> bytes:
         check_class_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
@@ -304,8 +307,11 @@ class Predict:
             response["intervals"] = encode_json_rows(np.stack([low, high], axis=2))
         if ids is not None:
             response["ids"] = ids
+        warnings = served.later_rows_warnings(rows.raw)
         if (warning := served.empty_columns_warning(rows.chunk)) is not None:
-            response["warnings"] = [warning]
+            warnings.append(warning)
+        if warnings:
+            response["warnings"] = warnings
         return self.encode(response)
 
     def answer_batch(
