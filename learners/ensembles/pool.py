@@ -145,17 +145,24 @@ SMALL = 5_000
 
 
 def out_of_fold_scores(
-    schema: Schema, rows: Chunk, ks: tuple[int, ...], seed: int, threads: int, advance: Advance
+    schema: Schema,
+    rows: Chunk,
+    ks: tuple[int, ...],
+    seed: int,
+    threads: int,
+    advance: Advance,
+    *,
+    are_copies: bool = False,
 ) -> Floats:
     """Compute out-of-fold scores, (n, n_classes) float64: the members' mean log scores of each row, learned from the
     other folds.
 
     Structures, counts and weights come from the other folds. Leaving a row out of the counts alone would be
-    optimistic, because parents and weights were chosen with it. `ks` and `seed` as in `draw_ensemble_members`;
+    optimistic, because parents and weights were chosen with it. `ks` and `seed` as in `draw_ensemble_members`, `are_copies` as of `random_folds`;
     the result does not depend on the number of threads.
     """
     views, of_pairs = Views(schema), Views(schema, OF_PAIRS)
-    fold = random_folds(rows.x, N_FOLDS, seed)
+    fold = random_folds(rows.x, N_FOLDS, seed, are_copies=are_copies)
     scores = np.zeros((rows.n_rows, schema.n_classes))
     for number in range(N_FOLDS):
         advance(number, N_FOLDS)

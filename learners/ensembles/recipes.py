@@ -26,7 +26,7 @@ from learners.ensembles.pool import SMALL
 from learners.ensembles.training import Training
 from learners.models.parameters import Parameters
 from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.learner import Passes
+from learners.passes.learner import AreWeighted, Passes
 from learners.passes.memory import memory_limit
 from learners.passes.refreshed_schema import kept_schema, refreshed_schema
 from learners.passes.statistic import Statistic, Together, statistic_leaves
@@ -196,7 +196,8 @@ def _ensemble(
         draw = sample.draw_by_class(drawn)
     is_whole = sample.limit == EVERYTHING and draw.rows.n_rows == sample.n_rows
     del sample
-    trained = Training(schema, views, members, ks, seed, families, draw, is_whole, choice)
+    are_copies: bool = yield AreWeighted()
+    trained = Training(schema, views, members, ks, seed, families, draw, is_whole, choice, are_copies)
     decided = asdict(replace(parameters, memory=memory if plain else None))
     if plain:
         return (yield from trained.large_model(name, decided, plain[0], joints))

@@ -68,6 +68,7 @@ class Training:
     drawn: Draw
     is_whole: bool  # whether all rows are among those that were drawn
     choice: Choice
+    are_copies: bool = False  # whether equal rows may be copies of one, by its weight
 
     def __post_init__(self) -> None:
         self.rows = self.drawn.rows
@@ -114,6 +115,7 @@ class Training:
                     advance,
                     seconds,
                     self.row_weights,
+                    are_copies=self.are_copies,
                 )
 
             boosted = yield Work("boosting trees", correct, "rounds")
@@ -177,7 +179,9 @@ class Training:
             ks = self.ks[:n_kept]
             scores = yield Work(
                 "cross-fitting",
-                lambda threads, advance: out_of_fold_scores(self.schema, self.rows, ks, self.seed, threads, advance),
+                lambda threads, advance: out_of_fold_scores(
+                    self.schema, self.rows, ks, self.seed, threads, advance, are_copies=self.are_copies
+                ),
                 "folds",
             )
             assert self.rows.y is not None
@@ -256,7 +260,9 @@ class Training:
         from learners.ensembles.discriminants.fitting import fit_discriminant
 
         class_counts = self.families.counts.class_counts
-        beside = fit_discriminant(self.schema, self.rows, scores, class_counts, weights, self.seed, threads)
+        beside = fit_discriminant(
+            self.schema, self.rows, scores, class_counts, weights, self.seed, threads, are_copies=self.are_copies
+        )
         if beside is None:
             facts["discriminant"] = (
                 "does not lower the loss of rows left out enough, or the table has too few columns of numbers"
@@ -273,7 +279,14 @@ class Training:
         from learners.ensembles.correction.boosting import boost_ensemble_correction
 
         boosted = boost_ensemble_correction(
-            self.schema, self.rows, scores, self.seed, threads, advance, self.row_weights
+            self.schema,
+            self.rows,
+            scores,
+            self.seed,
+            threads,
+            advance,
+            self.row_weights,
+            are_copies=self.are_copies,
         )
         if boosted is None:
             facts["correction"] = "no number of rounds lowered the left-out loss"

@@ -136,7 +136,9 @@ def family_drift_findings(window: ServedCounts, reference: Reference, repeats: R
     findings = []
     for i, name in enumerate(window.watched.names):
         own, other = known_value_counts(window, window.family(i), i), known_value_counts(window, reference.family(i), i)
-        findings.append(_of("family", name, g_test_tables(own, other, repeats), "nats"))
+        is_fair = i not in reference.chosen_here
+        compared = g_test_tables(own, other, repeats) if is_fair else two_sample_tests.NOTHING
+        findings.append(_of("family", name, compared, "nats"))
     return findings
 
 
@@ -205,7 +207,7 @@ def _reference_rates(window: ServedCounts, reference: Reference) -> list[Rates]:
         is_counted = marginal.any()  # of a column that the network leaves out, nothing is known
         if is_counted:
             own["missing"] = (int(marginal[0]) if attribute.has_missing else 0, n)
-        if is_counted and attribute.n_folded:
+        if is_counted and attribute.n_folded and i not in reference.chosen_here:
             own["rare"] = (int(marginal[attribute.n_values - 1]), n)
         rates.append(own)
     return rates
@@ -312,6 +314,8 @@ def most_copies_per_row(window: ServedCounts, reference: Reference) -> float:
     """
     ratios = []
     for i in range(len(window.watched.sizes)):
+        if i in reference.chosen_here:
+            continue
         own, other = (
             known_value_counts(window, table, i).sum(axis=0) for table in (window.family(i), reference.family(i))
         )

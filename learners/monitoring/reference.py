@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +32,8 @@ class Reference:
     # Where the rows were served or scored: statuses, predictions, surprise and repeats.
     served: ServedCounts | None = None
     knows_ranges: bool = False  # whether no row of it has a number outside the range of training: training itself
+    # Attributes whose values these rows themselves chose, as the most frequent ones: their shares are too large for other rows.
+    chosen_here: frozenset[int] = frozenset()
 
     @property
     def n_rows(self) -> int:
@@ -50,18 +52,22 @@ class Reference:
 def training_reference(watched: Watched, scored: ServedCounts | None = None) -> Reference | None:
     """Return the exact training counts from a network's context trees.
 
-    `scored`: of rows that were kept back from training, for what training itself does not count.
+    `scored`: of rows that were kept back from training, for what training itself does not count, and for attributes with
+    folded values: training kept the values that were frequent in its own rows, which are less frequent in others.
     Returns Reference, or None if the model keeps no counts of attributes and nothing was scored.
     """
     if watched.member is None or not watched.member.trees:
         return None if scored is None or not scored.n_rows else served_reference("rows kept back", scored)
     member = watched.member
     trees = dict(zip(member.network.order, member.trees, strict=True))
+    folded = {i for i, attribute in enumerate(watched.codes.attributes) if attribute.n_folded}
+    if scored is not None and scored.n_rows:
+        trees, folded = {i: tree for i, tree in trees.items() if i not in folded}, set()
     families = [
         _dense(trees[i], watched, i) if i in trees else _of_scored(watched, scored, i)
         for i in range(len(watched.sizes))
     ]
-    return Reference("training", tuple(families), scored, knows_ranges=True)
+    return Reference("training", tuple(families), scored, knows_ranges=True, chosen_here=frozenset(folded))
 
 
 def served_reference(name: str, counts: ServedCounts) -> Reference:
@@ -71,7 +77,7 @@ def served_reference(name: str, counts: ServedCounts) -> Reference:
 
 
 def _of_scored(watched: Watched, scored: ServedCounts | None, i: int) -> Integers:
-    """Count a column that the network leaves out from the scored rows, or return zeros."""
+    """Count a column whose training counts do not serve from the scored rows, or return zeros."""
     if scored is not None:
         return scored.family(i)[np.newaxis]
     return np.zeros((1, *watched.blocks[f"family {i}"].shape), np.int64)
@@ -167,4 +173,4 @@ def reference_with_class_shares(reference: Reference, mix: Floats) -> Reference:
         np.rint(table * ratio[:, None, None]).astype(np.int64) if table.shape[0] == mix.size else table
         for table in reference.families
     )
-    return Reference(reference.name, families, reference.served, reference.knows_ranges)
+    return replace(reference, families=families)

@@ -62,7 +62,12 @@ class RowWork:
     unit: str = ROWS  # as of `Work`
 
 
-Request = Statistic | Work | RowWork
+@dataclass(frozen=True)
+class AreWeighted:
+    """Asks whether rows count by weights, so that equal rows may be copies of one; answered by a bool."""
+
+
+Request = Statistic | Work | RowWork | AreWeighted
 
 
 # What a learner asks for, in turn, and what it returns. What it is sent is what it asked for: the statistic with its
@@ -175,6 +180,8 @@ class _Driver:
         ]
 
     def answer(self, request: Request) -> object:
+        if isinstance(request, AreWeighted):
+            return any(part.source.weight is not None for part in self.parts)
         if isinstance(request, RowWork):
             self.pass_number += 1
             rows = Rows(request.schema, [part.source for part in self.parts], self.cluster, self.checkpoints)

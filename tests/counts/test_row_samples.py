@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.counts.folds import random_folds
+from learners.counts.folds import equal_rows, random_folds
 from learners.counts.kernels import hash_row_contents
 from learners.counts.row_samples import RESERVE, DrawnRows, HoldOut
 from learners.schema import Chunk
@@ -195,3 +195,13 @@ def test_a_class_of_which_too_many_rows_were_subtracted_is_said_to_lack_them():
     assert stored == counted and stored.is_sufficient
     counted.subtract(laws.updated(DrawnRows(schema, 300, 50), [many]))
     assert not counted.is_sufficient
+
+
+@pytest.mark.parametrize("n_attributes", [0, 1, 3])
+def test_copies_of_a_row_stay_together(n_attributes):
+    x = np.random.default_rng(0).integers(0, 30, (n_attributes, 403)).astype(np.uint16)
+    fold = random_folds(x, 5, 1, are_copies=True)
+    group = equal_rows(x)
+    assert all(np.unique(fold[group == one]).size == 1 for one in np.unique(group))
+    assert np.unique(group).size == (np.unique(x, axis=1).shape[1] if n_attributes else 1)
+    assert n_attributes < 3 or np.bincount(fold, minlength=5).min() > 50

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import Source, collect, encode, explain, load_model
+from learners import FewPassClassifier, Source, collect, encode, explain, load_model
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.ensembles.budget import Budget, choose_ensemble_within_budget
 from learners.ensembles.cuts import LARGE, ensemble_schema, n_members_with_cuts
@@ -238,3 +238,21 @@ def test_a_model_is_pickled_after_it_has_answered_rows_with_gaps(learner):
     again = pickle.loads(pickle.dumps(model, protocol=4))
     assert np.array_equal(again.predict_proba(chunk), expected)
     assert not any(array.flags.writeable for array in again._tables), "or else kernels are compiled again"
+
+
+@pytest.mark.parametrize("n", [1500, 4000])  # scores are cross-fitted, and then each row is left out
+def test_weights_do_not_make_auto_learn_rows_by_heart(n):
+    random = np.random.default_rng(0)
+
+    def rows(n):
+        x, z = random.normal(size=(2, n))
+        return pa.table({"x": x, "z": z, "y": np.where(random.random(n) < 1 / (1 + np.exp(-x)), "p", "q")})
+
+    table, new = rows(n), rows(4000)
+    y = new["y"].to_numpy(zero_copy_only=False) == "p"
+    losses = []
+    for weight in (np.ones(n, int), np.full(n, 2), random.integers(1, 4, n)):
+        model = FewPassClassifier(columns={"w": {"weight": True}}).fit(table.append_column("w", pa.array(weight)), "y")
+        p = model.predict_proba(new)[:, 0]
+        losses.append(-np.log(np.where(y, p, 1 - p)).mean())
+    assert max(losses[1:]) < losses[0] + 0.015

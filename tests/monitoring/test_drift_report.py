@@ -266,3 +266,21 @@ def test_rows_of_few_kinds_that_repeat_are_no_drift_and_a_shift_of_one_column_is
         shifted = report(model, kept, few_kinds(2000, 100 + seed, shift=0.3))
         assert shifted["causes"] and shifted["causes"][0]["columns"] == ("e",), shifted["causes"]
     assert len(blamed) <= 1, blamed
+
+
+@pytest.mark.parametrize("has_rows_kept_back", [True, False])
+def test_a_column_of_more_values_than_are_kept_does_not_drift_by_itself(has_rows_kept_back):
+    """Training keeps the values that were frequent in its own rows, which are less frequent in others."""
+    random = np.random.default_rng(0)
+
+    def rows(n, n_values=3000):
+        code = random.integers(0, n_values, n).astype(str)
+        return pa.table({"code": code, "y": np.where(random.random(n) < 0.3, "p", "q")})
+
+    watched = Watched(drive(recipes.learner("kdb", {}, "y"), Source.of_table(rows(8000))))
+    assert watched.codes.attributes[0].n_folded
+    kept = collect(ServedCounts(watched), Source.of_table(rows(2000))) if has_rows_kept_back else None
+    same = report(watched, kept, rows(5000).drop_columns(["y"]))
+    assert not same["causes"]
+    other = report(watched, kept, rows(5000, 300).drop_columns(["y"]))
+    assert bool(other["causes"]) == has_rows_kept_back

@@ -91,13 +91,15 @@ def _settings(n_classes: int, seed: int) -> dict[str, Any]:
 class _Data:
     """Training rows in the form that XGBoost expects."""
 
-    def __init__(self, schema: Schema, rows: Chunk, scores: Floats, seed: int, weights: Floats | None) -> None:
+    def __init__(
+        self, schema: Schema, rows: Chunk, scores: Floats, seed: int, weights: Floats | None, are_copies: bool
+    ) -> None:
         codes = CodeTable(schema)
         self.x, self.y = codes.features(rows.x), np.asarray(rows.y)
         self.n_classes = schema.n_classes
         self.margins = scores[:, 1] - scores[:, 0] if schema.n_classes == 2 else scores
         self.types, self.weights = codes.feature_types, weights
-        self.fold = random_folds(rows.x, N_FOLDS, seed)
+        self.fold = random_folds(rows.x, N_FOLDS, seed, are_copies=are_copies)
 
     def matrix(self, index: Any, start: float, is_learned: bool = True) -> Any:
         """Build an XGBoost matrix of some rows, for training or prediction only, whose base margin is a multiple of the
@@ -254,17 +256,20 @@ def boost_ensemble_correction(
     threads: int,
     advance: Advance,
     row_weights: Floats | None = None,
+    *,
+    are_copies: bool = False,
 ) -> Boosters | None:
     """Boost trees from the ensemble's scores and trees from nothing, and pool both; None if neither lowers the left-out
     loss.
 
-    Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in any order, `row_weights` as of `ensembles.weights.Rows`. Rounds
+    Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in any order, `row_weights` as of `ensembles.weights.Rows`,
+    `are_copies` as of `random_folds`. Rounds
     and weights are chosen on rows left out; no rounds and weights of zero are allowed. Every booster has one thread, on
     which XGBoost's sums depend; the ways and the final boosters run side by side.
     """
     if rows.n_rows < 2 * N_FOLDS:
         return None
-    data = _Data(schema, rows, scores, seed, row_weights)
+    data = _Data(schema, rows, scores, seed, row_weights, are_copies)
     with ThreadPoolExecutor(threads) as pool:
 
         def way(name: str) -> _Way:

@@ -12,6 +12,7 @@ import numpy as np
 import xgboost
 
 from learners.classifiers.baselines.boosted import EQUAL_START, CodeTable
+from learners.counts.folds import equal_rows
 from learners.ensembles.correction.boosting import STARTS, Boosters, held_out_rows
 from learners.ensembles.weights import fit_term_weights, mean_log_loss
 from learners.kernels.arrays import Codes, Floats, Integers, Mask
@@ -218,15 +219,18 @@ def boost_leafwise_correction(
     advance: Advance,
     seconds: float = math.inf,
     row_weights: Floats | None = None,
+    *,
+    are_copies: bool = False,
 ) -> Boosters | None:
     """Boost trees leaf by leaf over many rows; None if they do not lower the left-out loss of the ensemble.
 
     Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in the order of their
-    hashes, which is random; `row_weights` as of `ensembles.weights.Rows`. A race on the first rows decides whether trees go on from the ensemble or start from
+    hashes, which is random; `row_weights` as of `ensembles.weights.Rows`,
+    `are_copies` as of `random_folds`. A race on the first rows decides whether trees go on from the ensemble or start from
     nothing; the work is bounded by rows, columns and leaves, and by `seconds` as estimated from these, never by a clock. Rows left out stop the rounds and weigh
     the sum; they are not learned. An interruption from the keyboard keeps the rounds so far. The result does not depend on `threads`.
     """
-    is_left_out = _left_out_rows(rows, np.random.default_rng([seed, rows.n_rows]))
+    is_left_out = _left_out_rows(rows, np.random.default_rng([seed, rows.n_rows]), are_copies)
     pace = Pace.of(rows.n_rows, schema.n_attributes, effort)
     data = _Data(schema, rows, scores, pace.max_bin, row_weights)
     start, rate, race = _race(data, is_left_out, pace, effort == "normal", seed, threads)
@@ -276,14 +280,16 @@ def boost_leafwise_correction(
     return Boosters(weight * STARTS[start], (weight,), (booster,), facts, left_out, scored, own.weights)
 
 
-def _left_out_rows(rows: Chunk, random: np.random.Generator) -> Mask:
+def _left_out_rows(rows: Chunk, random: np.random.Generator, are_copies: bool) -> Mask:
     """Select the rows to leave out, (n_rows,) bool: the same share of each class, and at least one row of each class
-    with two or more.
+    with two or more; all copies of a row, if equal rows are copies.
     """
     assert rows.y is not None
     share = min(LEFT_OUT, MOST_LEFT_OUT / rows.n_rows)
     is_left_out = np.zeros(rows.n_rows, bool)
     number, order = random.random(rows.n_rows), np.argsort(rows.y, kind="stable")
+    if are_copies:
+        number = number[equal_rows(rows.x)]
     for own in np.split(order, np.cumsum(np.bincount(rows.y))[:-1]):
         n = max(round(share * own.size), int(own.size > 1))
         is_left_out[own[np.argsort(number[own], kind="stable")[:n]]] = True

@@ -108,11 +108,13 @@ def fit_discriminant(
     weights: Floats | None,
     seed: int,
     threads: int,
+    *,
+    are_copies: bool = False,
 ) -> FittedDiscriminant | None:
     """Fit a discriminant to drawn rows; None if it does not lower the loss of rows left out enough.
 
     `left_out` (n, n_classes) are the ensemble's log probabilities of the first n rows, each left out, and `weights` theirs as of
-    `Rows`. The result does not depend on the number of threads.
+    `Rows`; `are_copies` as of `random_folds`. The result does not depend on the number of threads.
     """
     assert rows.y is not None
     sizes = schema.domain_sizes.tolist()
@@ -128,7 +130,8 @@ def fit_discriminant(
     log_shares = np.log((class_counts + 1.0 / n_classes) / (class_counts.sum() + 1.0))
     first = Rows(read_only_array(rows.y[: len(left_out)]), np.zeros_like(left_out), weights)
     with threadpool_limits(1, "blas"):
-        folds = _Folds(z.astype(np.float64), rows.y, random_folds(rows.x, N_FOLDS, seed), log_shares)
+        fold = random_folds(rows.x, N_FOLDS, seed, are_copies=are_copies)
+        folds = _Folds(z.astype(np.float64), rows.y, fold, log_shares)
         tried = [_weighed(left_out, folds.left_out(each, len(left_out)), first, threads) for each in SHRINKAGES]
         best = int(np.argmin([mean_log_loss(own, first) for _, own in tried]))
         (share, weight), pooled = tried[best]
