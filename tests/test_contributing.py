@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md are a statistic, a learner and a kind of model as all others."""
+"""The examples of CONTRIBUTING.md are a statistic, a learner, a file format and a kind of model as all others."""
 
 import re
 import subprocess
@@ -6,15 +6,18 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 
+from fewpass.estimators import _CLASSES
 from learners import Source, drive, encode
+from learners.passes.sources import file_formats
 from learners.registry import recipes
 from tests import laws, strategies
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
-STATISTIC, LEARNER, ENTRY, KIND = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+STATISTIC, LEARNER, ENTRY, STUB, FORMAT, KIND = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 @given(drawn=strategies.chunk_lists())
@@ -60,3 +63,28 @@ assert type(again) is fewpass.BestAttribute and again.predict({{"sign": ["y"]}})
 """
     done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("example", [STATISTIC, LEARNER], ids=["statistic", "learner"])
+@pytest.mark.parametrize("command", ["check", "format --check"])
+def test_the_examples_pass_the_checks_of_a_file(example, command):
+    words = [sys.executable, "-m", "ruff", *command.split(), "--stdin-filename", "learners/classifiers/example.py", "-"]
+    done = subprocess.run(words, input=example, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_class_of_estimators_has_the_line_in_the_stub():
+    assert "`_CLASSES`" in TEXT
+    lines = (ROOT / "fewpass" / "__init__.pyi").read_text().splitlines()
+    assert not [cls.__name__ for cls in _CLASSES if STUB.strip().replace("BestAttribute", cls.__name__) not in lines]
+
+
+def test_the_file_format_is_read_by_its_line(tmp_path, monkeypatch):
+    names = vars(file_formats).copy()
+    exec(compile(f"added = {FORMAT}", "CONTRIBUTING.md", "exec"), names)
+    monkeypatch.setitem(file_formats.FORMATS, names["added"].name, names["added"])
+    table = pa.table({"size": [1.0, 2.0]})
+    path = tmp_path / "rows.batches"
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    assert Source.open([path]).n_rows == 2
