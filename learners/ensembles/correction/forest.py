@@ -182,7 +182,7 @@ def _categories(tree: Mapping[str, Any]) -> dict[int, list[int]]:
 def _left_codes(schema: Schema, tree: Mapping[str, Any], node: int, categories: Mapping[int, list[int]]) -> Mask:
     """Return which codes go left; missing, unseen and absent codes follow XGBoost's default direction."""
     attribute = schema.attributes[tree["split_indices"][node]]
-    first = int(attribute.has_missing)
+    first = attribute.first_code
     n_numbers = attribute.n_values - first
     goes_left = np.full(attribute.n_values + 1, bool(tree["default_left"][node]))
     if node in categories:
