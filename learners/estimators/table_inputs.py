@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -212,7 +213,12 @@ def _of_lazy_frame(frame: Any) -> Rows:
 
 
 def _plain(rows: Rows) -> Rows:
-    """Replace types that streams allow but Parquet files do not: string views and extension types."""
+    """Replace types that streams allow but Parquet files do not: string views and extension types.
+
+    Raises SourceError if two columns have one name.
+    """
+    if twice := [name for name, n in Counter(rows.arrow_schema.names).items() if n > 1]:
+        raise SourceError("The table", f"has two columns named {twice[0]!r}. Rename one.")
     fields = [field.with_type(_plain_type(field.type)) for field in rows.arrow_schema]
     schema = pa.schema(fields)
     if schema.types == rows.arrow_schema.types:

@@ -234,3 +234,12 @@ def test_marks_of_pandas_are_missing_values_in_records_and_lists():
     for record in ({"n": pd.NA, "w": pd.NA, "t": pd.NaT}, {"n": pd.NaT, "w": None}):
         assert np.array_equal(model.predict_proba(record), nothing)
         assert np.array_equal(model.predict_proba([record, record])[:1], nothing)
+
+
+def test_a_table_with_a_name_twice_is_refused_at_prediction_too():
+    table = pa.table({"a": ["x", "y"] * 20, "class": ["no", "yes"] * 20})
+    model = NB().fit(table, "class")
+    twice = pa.Table.from_arrays([table["a"], table["class"], table["a"]], names=["a", "class", "a"])
+    for rows in (twice, twice.to_batches()[0], twice.to_reader()):
+        with pytest.raises(SourceError, match=r"two columns named 'a'\. Rename one"):
+            model.predict_proba(rows)

@@ -144,3 +144,15 @@ def test_addresses_outside_the_data_roots_are_refused(uri):
     check_data_roots(["https://tables.example/set/a.parquet"], settings)
     with pytest.raises(OutsideRoots, match="server may"):
         check_data_roots([uri], settings)
+
+
+def test_a_kept_column_of_a_folder_may_have_a_null_partition(tmp_path):
+    """Its dictionary has a null among its values, which Parquet cannot store."""
+    for place in ("north", "__HIVE_DEFAULT_PARTITION__", "007"):
+        folder = tmp_path / "rows" / f"region={place}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"a": ["u", "v"] * 20, "y": ["p", "q"] * 20}), folder / "a.parquet")
+    rows, answers, workspace = tmp_path / "rows", tmp_path / "answers.parquet", tmp_path / "workspace"
+    fewpass("train", rows, "-t", "y", "-l", "nb", "-n", "regions", "--holdout", "0", workspace=workspace)
+    fewpass("predict", "regions", rows, "--keep", "region", "-o", answers, workspace=workspace)
+    assert pq.read_table(answers)["region"].to_pylist() == ["007"] * 40 + [None] * 40 + ["north"] * 40
