@@ -24,7 +24,7 @@ from service.requests.json_values import JSONObject
 from service.requests.problems import Conflict, InvalidRequest
 from service.workspace import Workspace
 from storage.control.paging import Page
-from storage.control.sqlite import install_sqlite_clock
+from storage.control.sqlite import install_secure_delete, install_sqlite_clock
 from storage.errors import NotFound
 
 APPLICATION = "fewpass"
@@ -87,6 +87,7 @@ class JobQueue:
 
     def __init__(self, url: str, concurrency: int = 1, poll_s: float = 0.2) -> None:
         install_sqlite_clock()
+        install_secure_delete()
         DBOS.migrate(url)
         self.client = DBOSClient(
             system_database_url=url,

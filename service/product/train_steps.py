@@ -304,8 +304,8 @@ def evaluate_learned_model(
     if again is not None:
         learned_all = {"learned_all": _learn_held_out(workspace, run, request, again, by, model)}
         where += LEARNED_AFTER
-    answer = {"metrics": measured.beside_floor | {"evaluated_on": where} | timing} | learned_all
-    return answer if measured.report is None else answer | {"report": measured.report.to_dict()}
+    evaluation_records.save_report(measured.report, Path(learned["path"]))
+    return {"metrics": measured.beside_floor | {"evaluated_on": where} | timing} | learned_all
 
 
 def _learn_held_out(
@@ -402,7 +402,7 @@ def _write_version(workspace: Workspace, request: TrainRequest, run: Run) -> Mod
         request, dict(learned) | {"databases": database_uris_by_file(workspace, paths)}, metrics, run.job_id
     )
     tables |= evaluation_records.evaluation_count_tables(Path(learned["path"])) | evaluation_records.report_tables(
-        run.receipts["evaluate"].get("report")
+        Path(run.receipts["learn"]["path"]), run.receipts["evaluate"].get("report")
     )
     files = write_model(workspace.layout.models, request.model, number, header, arrays, tables)
     return register_model_version(

@@ -27,6 +27,7 @@ from storage.errors import (
 from storage.files.workspace_layout import create_private_file
 
 BUSY_TIMEOUT_S = 15.0
+LOG_TIMEOUT_S = 2.0  # less: who empties the log holds up all writers while it waits for readers
 POLL_S = 0.01
 # So long a machine that has vanished, without a word to its connections, is waited for; in seconds and milliseconds.
 WAITS = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2} | {
@@ -153,6 +154,29 @@ def control_generation(control: Control) -> int:
         return int(connection.execute(sa.select(tables.generation.c.value)).scalar_one())
 
 
+def empty_write_ahead_log(control: Control) -> bool:
+    """Move the write-ahead log of SQLite into the database and cut it to no bytes, so that no former page is left in it.
+
+    False if readers or a writer keep it busy for longer than `LOG_TIMEOUT_S`: the log stays, and a later call may empty
+    it. PostgreSQL keeps its own log.
+    """
+    if control.engine.dialect.name != "sqlite":
+        return True
+    with _our_errors(control.engine.url):
+        connection = control.engine.raw_connection()  # SQLite allows it outside of transactions only
+        cursor = connection.cursor()
+        try:
+            cursor.execute(f"PRAGMA busy_timeout = {LOG_TIMEOUT_S * 1000:.0f}")
+            return not cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+                return False
+            raise DatabaseError("PRAGMA wal_checkpoint(TRUNCATE)", None, error) from error
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000:.0f}")
+            connection.close()
+
+
 def bump_control_generation(connection: Connection) -> None:
     """Notify serving processes of a change, once this transaction is committed."""
     connection.execute(sa.update(tables.generation).values(value=tables.generation.c.value + 1))
@@ -215,6 +239,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA secure_delete = ON")
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

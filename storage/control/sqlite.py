@@ -73,6 +73,17 @@ def _ours(source: Path | str, target: Path | str) -> Iterator[None]:
         raise CorruptFile(source, f"{error}. Stop fewpass and restore the file from a backup.") from error
 
 
+def install_secure_delete() -> None:
+    """Let SQLAlchemy's SQLite connections, those of the job queue included, overwrite what they delete."""
+    if not event.contains(Engine, "connect", _with_secure_delete):
+        event.listen(Engine, "connect", _with_secure_delete)
+
+
+def _with_secure_delete(connection: object, _record: object) -> None:
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA secure_delete = ON")
+
+
 def install_sqlite_clock() -> None:
     """Install the clock function in SQLAlchemy's SQLite connections, where it is missing."""
     if sqlite3.sqlite_version_info < FIRST and not event.contains(Engine, "connect", _with_clock):

@@ -67,6 +67,7 @@ from service.requests.recorded import current_request
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
+from storage.control.control import empty_write_ahead_log
 from storage.control.paging import iterate_page_items
 from storage.datasets import dataset_definitions
 from storage.datasets.forgotten import Forgotten, forgotten_rule_sha256, rule_conditions_by_path
@@ -306,6 +307,7 @@ def prove_forgetting(workspace: Workspace, run: Run) -> JSONObject:
     predicates = [RowPredicate(where) for where in request.conditions]
     held = {digest for each in predicates for digest, n in ledger.forgotten.footers(each.text).items() if n}
     dataset_definitions.discard_dataset_schemas(workspace.control, held)
+    empty_write_ahead_log(workspace.control)  # of the former schemas; if it is busy, a server tries again each hour
     proofs = []
     for entry in trained if request.prove and not request.prove_later else ():
         version = find_version(workspace, f"{entry['model']}@{entry['version']}")

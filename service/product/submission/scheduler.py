@@ -26,6 +26,7 @@ from service.requests.recorded import current_request
 from service.requests.requests import ScheduleChange, ScheduledRequest, ScheduleRequest
 from service.workspace import Workspace, bind_control_to_workspace
 from storage.control import schedule_records, tables
+from storage.control.control import empty_write_ahead_log
 from storage.control.schedule_records import Check, Outcome, Run, Schedule
 from storage.control.tables import utc_now
 from storage.errors import NotFound
@@ -95,6 +96,7 @@ class Scheduler:
         delete_old_audit_lines(self.workspace)
         if n_forgotten := delete_old_jobs(self.workspace):
             self.log.info("old jobs forgotten", jobs=n_forgotten)
+        empty_write_ahead_log(self.workspace.control)  # in which jobs and schemas that are gone still stand
 
     def _is_set_back(self, now: datetime) -> bool:
         """Compare the clock with the monotonic clock; the first tick counts as set back, since nothing is known."""

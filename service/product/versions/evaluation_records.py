@@ -49,9 +49,22 @@ def load_evaluation_counts(version: ModelVersion, watched: Watched) -> ServedCou
     return None if counts is None else ServedCounts(watched).from_arrow(counts)
 
 
-def report_tables(report: JSONMapping | None) -> dict[str, pa.Table]:
-    """Return the model-file table that holds a report (`ModelReport.to_dict`); empty without one."""
-    return {} if report is None else {REPORT: pa.table({"value": [json.dumps(report)]})}
+def save_report(report: ModelReport | None, beside: Path) -> None:
+    """Write a report beside the learned model: it has values of columns, which the results of a job's steps shall not keep."""
+    if report is None:
+        _report_place(beside).unlink(missing_ok=True)
+        return
+    with write_file_atomically(_report_place(beside), replace=True) as draft:
+        draft.write_text(json.dumps(report.to_dict()))
+
+
+def report_tables(beside: Path, noted: JSONMapping | None) -> dict[str, pa.Table]:
+    """Return the model-file table that holds the report beside the learned model, or one that the job of an earlier release
+    has noted; empty without one.
+    """
+    place = _report_place(beside)
+    text = place.read_text() if place.exists() else None if noted is None else json.dumps(noted)
+    return {} if text is None else {REPORT: pa.table({"value": [text]})}
 
 
 def load_model_report(version: ModelVersion) -> ModelReport | None:
@@ -69,3 +82,7 @@ def _table(duckdb_path: Path, sha256: str, name: str) -> pa.Table | None:
 
 def _place(beside: Path) -> Path:
     return beside.with_name(f"{beside.name}.served.parquet")
+
+
+def _report_place(beside: Path) -> Path:
+    return beside.with_name(f"{beside.name}.report.json")

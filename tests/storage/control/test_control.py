@@ -14,9 +14,16 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from storage.control import control, migrations, tables
-from storage.control.control import control_generation, open_control
+from storage.control.control import (
+    bump_control_generation,
+    control_generation,
+    empty_write_ahead_log,
+    open_control,
+)
 from storage.datasets.dataset_definitions import Dataset, get_dataset, list_datasets, register_dataset
 from storage.errors import ControlUnavailable, CorruptFile, NewerDatabase, OutcomeUnknown, Unwritable
 from storage.models.model_versions import list_model_versions
@@ -47,6 +54,38 @@ def test_sqlite_acknowledges_only_what_survives_a_power_cut(layout):
     with open_control(layout.control_url) as opened, opened.reading() as connection:
         for name, value in {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}.items():
             assert connection.exec_driver_sql(f"PRAGMA {name}").scalar() == value
+
+
+@pytest.fixture
+def careless():
+    """SQLite as many build it: what is deleted stays in the file until it is overwritten."""
+
+    def off(connection, _record):
+        connection.execute("PRAGMA secure_delete = OFF")
+
+    event.listen(Engine, "connect", off, insert=True)
+    yield
+    event.remove(Engine, "connect", off)
+
+
+def test_sqlite_overwrites_what_is_deleted(layout, careless):
+    with open_control(layout.control_url) as opened, opened.reading() as connection:
+        assert connection.exec_driver_sql("PRAGMA secure_delete").scalar() == 1
+
+
+def test_the_log_is_emptied_once_no_reader_holds_it(layout, monkeypatch):
+    monkeypatch.setattr("storage.control.control.LOG_TIMEOUT_S", 0.05)
+    log = Path(f"{layout.control_path}-wal")
+    with open_control(layout.control_url) as opened, open_control(layout.control_url) as other:
+        with other.reading() as connection:
+            connection.execute(sa.select(tables.generation)).all()
+            with opened.writing() as writer:
+                bump_control_generation(writer)
+            assert not empty_write_ahead_log(opened) and log.stat().st_size
+            with opened.reading() as again:
+                assert again.exec_driver_sql("PRAGMA busy_timeout").scalar() == 15_000
+        assert empty_write_ahead_log(opened) and not log.stat().st_size
+        assert control_generation(other) == control_generation(opened)
 
 
 def test_a_transaction_that_raises_changes_nothing(control):

@@ -32,6 +32,23 @@ def test_a_copy_is_sound_or_refused_by_name(control, tmp_path):
         copy_control_database(control, tmp_path / "copy.sqlite")
 
 
+def test_engines_of_others_overwrite_what_is_deleted(tmp_path):
+    def off(connection, _record):
+        connection.execute("PRAGMA secure_delete = OFF")
+
+    was_there = event.contains(Engine, "connect", sqlite._with_secure_delete)
+    event.listen(Engine, "connect", off, insert=True)
+    try:
+        sqlite.install_secure_delete()
+        sqlite.install_secure_delete()
+        with sa.create_engine(f"sqlite:///{tmp_path / 'x.sqlite'}").connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA secure_delete").scalar() == 1
+    finally:
+        event.remove(Engine, "connect", off)
+        if not was_there:
+            event.remove(Engine, "connect", sqlite._with_secure_delete)
+
+
 @pytest.mark.parametrize("version", [(3, 40, 1), (3, 46, 0)])
 def test_an_old_sqlite_tells_milliseconds_and_a_new_one_is_left_alone(tmp_path, monkeypatch, version):
     monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
