@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
+from enum import Enum
 from importlib.util import find_spec
 
 MOST_NAMED = 8  # columns in one sentence
@@ -33,9 +35,41 @@ def redact_uri_secrets(text: str) -> str:
     return _JOINED.sub(r"\1://\2://", shown)
 
 
-def columns_flag(columns: Mapping[str, object]) -> str:
-    """Return a `--columns` flag for these settings, ready to copy into a command."""
-    return f"--columns {shlex.quote(json.dumps(columns, ensure_ascii=False))}"
+class Surface(Enum):
+    """Where the user of this process sets parameters, which decides how messages spell them."""
+
+    PYTHON = "Python"
+    COMMAND_LINE = "command line"
+    JSON = "JSON"
+
+
+class _Messages:
+    surface = Surface.PYTHON
+
+
+@contextmanager
+def messages_for(surface: Surface) -> Iterator[None]:
+    """Spell parameters in messages of this process as on a surface."""
+    before, _Messages.surface = _Messages.surface, surface
+    try:
+        yield
+    finally:
+        _Messages.surface = before
+
+
+def setting(name: str, value: object) -> str:
+    """Return a parameter with its value, ready to copy into a command, a call or a JSON body."""
+    text = json.dumps(value, ensure_ascii=False)
+    if _Messages.surface is Surface.PYTHON:
+        return f"{name}={value!r}"
+    if _Messages.surface is Surface.JSON:
+        return f'"{name}": {text}'
+    return f"--{name.replace('_', '-')} {shlex.quote(value if isinstance(value, str) else text)}"
+
+
+def columns_setting(columns: Mapping[str, object]) -> str:
+    """Return what sets these options of columns, ready to copy."""
+    return setting("columns", dict(columns))
 
 
 def one_line_error_text(error: Exception) -> str:
@@ -95,9 +129,12 @@ class SourceError(LearnerError, ValueError):
 class SchemaError(LearnerError, ValueError):
     """Raised if a table does not match the schema, or no schema can be inferred from it."""
 
-    def __init__(self, message: str, column: str | None = None) -> None:
+    def __init__(
+        self, message: str, column: str | None = None, columns: Mapping[str, Mapping[str, object]] | None = None
+    ) -> None:
         super().__init__(message)
         self.column = column
+        self.columns = dict(columns or {})  # options of columns with which the table may be learned
 
 
 class InvalidBuffers(LearnerError, ValueError):

@@ -68,11 +68,12 @@ def open_existing_workspace(workspace: Path | None) -> Workspace:
     settings = _settings(workspace, {})
     # A control database elsewhere is named by its URL, and then what is mistyped is noticed there.
     if settings.control_url is None and not Layout(settings.workspace).models.is_dir():
+        from learners.errors import setting
         from service.requests.problems import InvalidRequest
 
         raise InvalidRequest(
-            f"There is no workspace at {settings.workspace}: name one with --workspace or FEWPASS_WORKSPACE. "
-            "fewpass train and fewpass serve make a new one.",
+            f"There is no workspace at {settings.workspace}: name one, as in {setting('workspace', 'FOLDER')}, or set FEWPASS_WORKSPACE. "
+            "fewpass train, fewpass serve and fewpass.publish make a new one.",
             workspace=str(settings.workspace),
         )
     from service.workspace import Workspace
@@ -138,7 +139,7 @@ def print_written_rows(output: str, facts: JSONMapping, started: float, as_json:
 
 def print_warning(message: str) -> None:
     """Print a warning to standard error."""
-    err.print(f"[yellow]warning:[/] {escape_rich_markup(message)}")
+    err.print(f"[yellow]warning:[/] {escape_rich_markup(message)}", soft_wrap=True)  # so that it can be copied
 
 
 def json_ready_value(value: Any) -> Any:

@@ -81,7 +81,7 @@ def check_common_arguments(estimator: Any) -> None:
     """Check the arguments common to all estimators. Raises InvalidParameter."""
     for name, kind in {"target": "str", "schema": "Schema", "columns": "Mapping", "threads": "int"}.items():
         check_argument(name, getattr(estimator, name, None), f"{kind} | None")
-    if (estimator.threads or 1) < 1:
+    if estimator.threads is not None and estimator.threads < 1:
         raise InvalidParameter("threads", estimator.threads, "one or more, or None for one per core")
 
 

@@ -185,7 +185,11 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         if self._declared:
             learner = replace(learner, passes=passes_with_declared_classes(learner.passes, self._declared))
         model = train_estimator_model(
-            self, learner, parts, on_progress, [hint for part in parts for hint in part.source.hints]
+            self,
+            learner,
+            parts,
+            on_progress,
+            [hint for part in parts for hint in (*part.source.hints, *part.source.all_settings(self.columns or {}))],
         )
         self.parts_ = tuple(parts)
         self._take(model, [name for name in parts[0].source.arrow_schema.names if name != target], is_named=is_named)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.errors import EmptyData, InvalidParameter, SchemaError, SourceError, UnknownColumn, columns_flag
+from learners.errors import EmptyData, InvalidParameter, SchemaError, SourceError, UnknownColumn, columns_setting
 from learners.kernels.arrays import Integers
 from learners.passes.row_rules import apply_null_class_rule, row_weight_rule
 from learners.passes.sources.csv.types import declared_text_types
@@ -141,7 +141,7 @@ def load_data_set(data: DataSet) -> Loaded:
     if column.null_count:
         raise SchemaError(
             f"{data.name}: the target {data.target!r} is null in {column.null_count} rows. Remove them, or leave them out: "
-            f"{columns_flag({data.target: {'null_class': 'drop'}})}.",
+            f"{columns_setting({data.target: {'null_class': 'drop'}})}.",
             data.target,
         )
     target = plain_nominal_values(column, data.target)

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from learners.counts.moments import Moments
-from learners.errors import InvalidArray, LearnerError, SchemaError, columns_flag
+from learners.errors import InvalidArray, LearnerError, SchemaError, columns_setting
 from learners.kernels.arrays import Arrays, Floats
 from learners.models.model import Header
 from learners.orders.lattice.graph_samples import bitset_nodes
@@ -58,7 +58,7 @@ def checked_bge_score(moments: Moments, prior: BGePrior, standardise: bool) -> t
         listed = ", ".join(map(repr, constant))
         raise SchemaError(
             f"{'Column' if one else 'Columns'} {listed} {'is' if one else 'are'} constant in the {n:,} complete rows, so "
-            f"nothing can depend on {'it. Drop it' if one else 'them. Drop them'}: {columns_flag(dict.fromkeys(constant, 'drop'))}.",
+            f"nothing can depend on {'it. Drop it' if one else 'them. Drop them'}: {columns_setting(dict.fromkeys(constant, 'drop'))}.",
             constant[0],
         )
     spread = np.sqrt(variance)

@@ -16,7 +16,7 @@ from learners.counts.distinct_rows import DistinctRows
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.information import x_log_x
 from learners.counts.moments import Moments, Unit
-from learners.errors import InvalidParameter, SchemaError, UnknownColumn, columns_flag
+from learners.errors import InvalidParameter, SchemaError, UnknownColumn, columns_setting
 from learners.orders.checks import check_bge_columns, checked_bge_score
 from learners.orders.lattice.coverage import order_posterior_with_coverage
 from learners.orders.lattice.graph_samples import best_graph
@@ -63,7 +63,7 @@ def screen_columns(schema: Schema, about: Sequence[str], required: Sequence[str]
         raise SchemaError(
             f"The table has {schema.n_attributes} columns; posteriors over structures have at most {MOST_COLUMNS}. Name the "
             f"columns that you ask about: screen_for=[{names[0]!r}] keeps the {MOST_COLUMNS} with most information about "
-            f"{names[0]!r}. Or drop {n_over}: {columns_flag(dict.fromkeys(names[-n_over:][:3], 'drop'))} "
+            f"{names[0]!r}. Or drop {n_over}: {columns_setting(dict.fromkeys(names[-n_over:][:3], 'drop'))} "
             "(docs/limits.md#columns)."
         )
     columns = set(targets).union(*(parse_edge(text, names, "required") for text in required))

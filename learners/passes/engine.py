@@ -317,7 +317,7 @@ def _add(
     except SchemaError as error:
         if encoder is not None:  # which has said where
             raise
-        raise SchemaError(f"{where}: {error}", error.column) from error
+        raise SchemaError(f"{where}: {error}", error.column, error.columns) from error
 
 
 def _gather(statistic: ColumnWise, walk: _Walk[S], fragment: Fragment) -> None:
@@ -331,7 +331,9 @@ def _gather(statistic: ColumnWise, walk: _Walk[S], fragment: Fragment) -> None:
             try:
                 gathering.add(number, batch, start)
             except SchemaError as error:
-                raise SchemaError(f"{source.files[fragment.file].path}: {error}", error.column) from error
+                raise SchemaError(
+                    f"{source.files[fragment.file].path}: {error}", error.column, error.columns
+                ) from error
             start += batch.num_rows
     gathering.finish()
     walk.count(fragment.n_rows)

@@ -277,7 +277,7 @@ class Rows:
             try:
                 yield from _repeated(encode(batch, self.schema), weights)
             except SchemaError as error:
-                raise SchemaError(f"{where}: {error}", error.column) from error
+                raise SchemaError(f"{where}: {error}", error.column, error.columns) from error
 
     def _batches(self) -> Iterator[tuple[pa.RecordBatch, Integers | None, str]]:
         for source in self.sources:

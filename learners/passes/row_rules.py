@@ -52,7 +52,7 @@ class Weight(Condition):
         try:
             return self.counts(rows) > 0
         except SchemaError as error:
-            raise SchemaError(f"{file.path}: {error}", error.column) from error
+            raise SchemaError(f"{file.path}: {error}", error.column, error.columns) from error
 
     def counts(self, rows: pa.RecordBatch) -> Integers:
         """Return how often each row counts, (n_rows,) int64.

@@ -60,7 +60,7 @@ class NoPosterior(LearnerError, ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"A model of kind {kind!r} has no posterior over structures. Train with --learner orders to get one."
+            f"A model of kind {kind!r} has no posterior over structures. Train with learner orders (StructurePosterior in Python) to get one."
         )
 
 
@@ -69,7 +69,7 @@ class NoChains(LearnerError, ValueError):
 
     def __init__(self, kind: str) -> None:
         super().__init__(
-            f"A model of kind {kind!r} has no sampling chains to plot. Train with --learner gibbs to get them."
+            f"A model of kind {kind!r} has no sampling chains to plot. Train with learner gibbs (CircuitPosterior in Python) to get them."
         )
 
 

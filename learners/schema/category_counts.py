@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from learners.errors import SchemaError, columns_flag
+from learners.errors import SchemaError, columns_setting
 from learners.kernels.arrays import Codes, Integers, Uint8s
 from learners.schema.nominal_forms import (
     dictionary_encoded_column,
@@ -210,10 +210,12 @@ def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
         column, plain_nominal_values(column.dictionary, target) if is_other.any() else values
     )
     if is_null.any():
+        remedy = {target: {"null_class": "drop"}}
         raise SchemaError(
-            f"The target {target!r} is null in {int(is_null.sum())} of {len(column)} rows read together. Remove "
-            f"such rows, fill in their class, or choose what to do with them: {columns_flag({target: {'null_class': 'drop'}})} leaves them "
-            'out, {"null_class": "unknown"} makes them a class.',
+            f"The target {target!r} is null in {int(is_null.sum()):,} of {len(column):,} rows of one batch; other batches may have more. "
+            f"Remove such rows, fill in their class, or choose what to do with them: {columns_setting(remedy)} leaves them "
+            "out, 'unknown' in place of 'drop' makes them a class.",
             target,
+            remedy,
         )
     return values, index

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.errors import InvalidParameter, SchemaError, columns_flag
+from learners.errors import InvalidParameter, SchemaError, columns_setting, setting
 from learners.kernels.arrays import Floats, Integers
 from learners.schema.category_counts import ValueTally
 from learners.schema.discretise import EXACT, Histogram, Tally, floats_from_ordered_keys
@@ -191,7 +191,7 @@ def fractional_states_error(name: str) -> SchemaError:
     """Create the error for fractions in a column that was learned as integer states."""
     return SchemaError(
         f"Column {name!r} was learned as states, which are whole numbers, but now has fractions. Train once without the earlier schema, "
-        f"or with {columns_flag({name: {'kind': 'numeric'}})}.",
+        f"or with {columns_setting({name: {'kind': 'numeric'}})}.",
         name,
     )
 
@@ -357,7 +357,7 @@ def schema_loss_warnings(schema: Schema, costs: Mapping[str, FoldingCost] = NO_C
         if not entry.reason.startswith(HARMLESS)
     ]
     lost += [
-        f"Column {own.name!r} is learned by its {own.part} alone: later rows are predicted better that way (--holdout-by random keeps it whole)."
+        f"Column {own.name!r} is learned by its {own.part} alone: later rows are predicted better that way ({setting('holdout_by', 'random')} keeps it whole)."
         for own in schema.attributes
         if own.part is not None
     ]

@@ -213,8 +213,11 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the named command."""
+        from learners.errors import Surface, messages_for
+
         try:
-            return super().invoke(ctx)
+            with messages_for(Surface.COMMAND_LINE):
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             words = (
                 "No version was added. Run the same command to start again."

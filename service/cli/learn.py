@@ -398,7 +398,7 @@ def schema_command(
 ) -> None:
     """Infer how columns would be learned, in one pass: kinds, values, missing values and excluded columns."""
     with terminal_progress_bar(not json_output) as report:
-        schema = product.infer_schema_of_files(uris, target, read_columns_option(columns), report)
+        schema = product.infer_schema_of_files(uris, target, read_columns_option(columns), report, print_warning)
     print_json_and_exit(json.loads(schema.to_json()), json_output)
     print_table(
         f"{schema.n_attributes} attributes",

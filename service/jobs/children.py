@@ -23,7 +23,7 @@ from typing import Any
 
 import structlog
 
-from learners.errors import Cancelled
+from learners.errors import Cancelled, Surface, messages_for
 from learners.passes.memory import machine_memory_bytes
 from service.jobs.job_limits import (
     LESS,
@@ -299,6 +299,7 @@ class Children:
                 self._kept.pop().end()
 
 
+@messages_for(Surface.JSON)
 def _live(conn: Connection, opener: Callable[[], object], silence_s: float, idle_s: float | None) -> None:
     global is_child  # noqa: PLW0603 — of the process
     is_child = True

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from learners.errors import Surface, messages_for
 from service import product
 from service.settings import Settings, unknown_setting_warnings
 from service.startup import (
@@ -43,6 +44,7 @@ STARTUP_FAILURE = 3  # uvicorn's exit code where starting again would fail the s
 FORWARDED = (signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
 
 
+@messages_for(Surface.JSON)
 def run_server(settings: Settings) -> None:
     """Serve on one socket with the configured number of workers until SIGTERM or SIGINT; no child process outlives it."""
     relax_gc_for_startup()
@@ -56,6 +58,7 @@ def run_server(settings: Settings) -> None:
             _serve(settings)
 
 
+@messages_for(Surface.JSON)
 def run_worker(settings: Settings, parent: int | None = None) -> None:
     """Run jobs until SIGTERM or SIGINT, or until the parent process ends, even during startup."""
     if parent is not None and sys.platform == "linux":

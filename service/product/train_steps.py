@@ -136,7 +136,9 @@ def learn_model(workspace: Workspace, run: Run, *, by: KeptBack | None = None) -
             workspace, request, rows, ledger, run, target, overrides, None if anew else known
         )
     except (EmptyData, InvalidRequest, SchemaError) as error:
-        hints = [*_lone_window(source, request), *(source.hints[:3] if isinstance(error, SchemaError) else [])]
+        hints = [*_lone_window(source, request)]
+        if isinstance(error, SchemaError):
+            hints += [*source.hints[:3], *source.all_settings(overrides, error.columns)]
         error.args = (" ".join([str(error), *hints]),)
         raise
     seconds = time.perf_counter() - started
@@ -163,6 +165,7 @@ def learn_model(workspace: Workspace, run: Run, *, by: KeptBack | None = None) -
             *idle,
             *_forgotten_row_warnings(rows, ledger.forgotten),
             *rows.learned.raw.hints,
+            *rows.learned.raw.all_settings(overrides),
             *([] if known is None or anew else moved_cut_point_warnings(known, model.schema)),
             *trained_model_warnings(model),
             *([] if rows.by is None else rows.by.warnings()),

@@ -207,7 +207,7 @@ def test_a_missing_number_is_a_null_class_and_its_class_is_of_the_columns_type()
 
 
 def test_the_error_names_the_option_and_wrong_ones_are_refused():
-    with pytest.raises(SchemaError, match=r"""--columns '\{"y": \{"null_class": "drop"\}\}' leaves them out"""):
+    with pytest.raises(SchemaError, match=r"""columns=\{'y': \{'null_class': 'drop'\}\} leaves them out"""):
         NB(target="y").fit(ROWS)
     for wrong in (True, "", 1.5):
         with pytest.raises(InvalidParameter, match=r"columns\['y'\].null_class"):

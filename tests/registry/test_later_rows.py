@@ -171,7 +171,7 @@ def test_later_rows_are_predicted_better_by_it_and_it_is_said():
     rows = table(rush_hours)
     older, later = rows.slice(0, 4_800), rows.slice(4_800)
     with pytest.warns(
-        ColumnWarning, match=r"'when' is learned by its hour alone.*\(--holdout-by random keeps it whole\)"
+        ColumnWarning, match=r"'when' is learned by its hour alone.*\(holdout_by='random' keeps it whole\)"
     ):
         by_part = KDB(target="late").fit(older)
     y = np.searchsorted(by_part.classes_, later["late"].to_pylist())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import replace
 from typing import cast
 
@@ -26,7 +25,7 @@ from learners.circuits.kernels import (
 from learners.circuits.structures.densities import LARGEST, LEAF_KINDS
 from learners.circuits.structures.text import from_json, parse_cut_points, parse_text
 from learners.circuits.variables import Columns
-from learners.errors import SchemaError
+from learners.errors import SchemaError, columns_setting
 from learners.passes.sources.file_opening import read_uri_bytes
 from learners.schema import Attribute, Schema
 from learners.schema.schema import Distribution
@@ -91,8 +90,8 @@ def schema_with_circuit_leaves(schema: Schema, circuit: Circuit, uri: str) -> Sc
         )
         if schema.left_out:
             left_out = ", ".join(f"{each.name!r} ({each.reason})" for each in schema.left_out)
-            values = json.dumps({schema.left_out[0].name: {"order": [0, 1]}})
-            message += f" Columns left out: {left_out}; to keep one, give its values: --columns '{values}'."
+            option = columns_setting({schema.left_out[0].name: {"order": [0, 1]}})
+            message += f" Columns left out: {left_out}; to keep one, give its values: {option}."
         raise SchemaError(message)
     sizes = circuit.n_values.tolist()
     kinds = _kinds_of_leaves(circuit)
@@ -143,7 +142,7 @@ def _attribute(attribute: Attribute, variable: int, size: int, kind: Distributio
     if attribute.kind != "numeric":
         raise SchemaError(
             f"Variable {variable} of {uri} is numeric, but column {attribute.name!r} is nominal. If it contains numbers, declare it: "
-            f'--columns \'{{"{attribute.name}": "numeric"}}\'.',
+            f"{columns_setting({attribute.name: 'numeric'})}.",
             attribute.name,
         )
     return replace(attribute, distribution=cast("Distribution", kind))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.errors import SourceError, columns_flag, one_line_error_text
+from learners.errors import SourceError, columns_setting, one_line_error_text
 from learners.passes.sources import credentials
 from learners.passes.sources.adapted_files import file_with_constant_columns
 from learners.passes.sources.csv.types import (
@@ -238,12 +238,12 @@ def _check_agree(files: Sequence[SourceFile], sets: Sequence[set[str]], types: T
         if lacking and name not in dropped:
             holding = [file.path for file, names in zip(files, sets, strict=True) if name in names]
             more = f" (and {len(lacking) - 1} other files lack it, too)" if len(lacking) > 1 else ""
-            option = columns_flag({"*": {"columns_of": "union"}})
+            option = columns_setting({"*": {"columns_of": "union"}})
             raise SourceError(
                 lacking[0],
                 f"has no column {name!r}{more}, which {holding[0]} has. Choose the columns: {option} takes those of any "
                 f'file, with missing cells where one has none, "intersection" those of all, "first" those of the first; or drop '
-                f"this one: {columns_flag({name: 'drop'})}.",
+                f"this one: {columns_setting({name: 'drop'})}.",
             )
 
 
@@ -286,7 +286,7 @@ def common_file_schema(schemas: Sequence[tuple[str, pa.Schema]], dropped: Collec
                 raise SourceError(
                     path,
                     f"column {field.name!r} is {field.type} here but {fields[field.name].type} in {origin[field.name]}. "
-                    f"Make the types agree, or drop the column: {columns_flag({field.name: 'drop'})}.",
+                    f"Make the types agree, or drop the column: {columns_setting({field.name: 'drop'})}.",
                 )
     orders = Counter(tuple(schema.names) for _, schema in schemas)  # of equally frequent ones the first counts
     return pa.schema([fields[name] for name in orders.most_common(1)[0][0]])

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.errors import SourceError, UnknownColumn
+from learners.errors import SourceError, UnknownColumn, columns_setting
 from learners.kernels.arrays import Integers, Mask
 from learners.passes.sources.file_access import ANYWHERE, FileAccess, Look
 from learners.passes.sources.file_formats import PARQUET
@@ -335,7 +335,24 @@ class Source:
     def hints(self) -> list[str]:
         """Return hints for the user: files that left or are not read, and text that looks numeric."""
         own = [self._hint] if self._hint else []
-        return own + [f"{file.path}: {hint}" for file in self.files for hint in file.hints.values()]
+        return own + [f"{file.path}: {hint.text}" for file in self.files for hint in file.hints.values()]
+
+    def all_settings(self, *given: Mapping[str, object]) -> list[str]:
+        """Return one sentence with what the hints offer and what is `given` of columns; none without hints, or for one column."""
+        hints = [hint for file in self.files for hint in file.hints.values() if hint.columns]
+        offered: dict[str, dict[str, object]] = {}
+        for name, fields in [item for hint in hints for item in hint.columns.items()]:
+            offered.setdefault(name, dict(fields))
+        if not offered:
+            return []
+        for name, options in [item for columns in given for item in columns.items()]:
+            known = dict(options) if isinstance(options, Mapping) else {"kind": options}
+            offered[name] = offered.get(name, {}) | known
+        if len(offered) < 2:
+            return []
+        unsure = dict.fromkeys(name for hint in hints if hint.is_unsure for name in hint.columns)
+        check = f" Check {', '.join(map(repr, unsure))}, which can be read in two ways." if unsure else ""
+        return [f"All at once: {columns_setting(offered)}.{check}"]
 
     def only(self, files: Collection[int]) -> Source:
         """Select the files at these positions."""

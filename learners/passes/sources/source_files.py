@@ -47,6 +47,17 @@ class Bounds(NamedTuple):
     n_null: int
 
 
+class Hint(NamedTuple):
+    """What a user wants to know of a column that was found to be text.
+
+    `columns`: options with which it is read better, by column; `is_unsure`: other options fit as well.
+    """
+
+    text: str
+    columns: Mapping[str, Mapping[str, object]] = {}
+    is_unsure: bool = False
+
+
 class Content(Protocol):
     """Columns of one file, and access to its rows."""
 
@@ -88,7 +99,7 @@ class SourceFile:
     content_sha256: str = ""
     columns: tuple[str, ...] = ()
     # What a user wants to know of columns that were found to be text.
-    hints: Mapping[str, str] = slot(default_factory=dict, compare=False, repr=False)
+    hints: Mapping[str, Hint] = slot(default_factory=dict, compare=False, repr=False)
     # `footer_sha256` before the digest of types, folders and deleted rows went into it; empty where none did.
     stored_sha256: str = slot(default="", compare=False, repr=False)
     # What it was when it was opened, see `file_stamp`; None where nobody looks. No part of its identity.

@@ -17,7 +17,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.json as pajson
 
-from learners.errors import SourceError, columns_flag, one_line_error_text
+from learners.errors import SourceError, columns_setting, one_line_error_text
 from learners.passes.sources.csv.header import Header, read_csv_header
 from learners.passes.sources.csv.lines import refuse_non_utf8_lines
 from learners.passes.sources.csv.types import (
@@ -35,6 +35,7 @@ from learners.passes.sources.parquet import require_file_size
 from learners.passes.sources.source_files import (
     BATCH_ROWS,
     Bounds,
+    Hint,
     SourceFile,
     arrow_type_family,
     store_error_reason,
@@ -250,7 +251,7 @@ def _wrong_packing(filesystem: pafs.FileSystem, path: str) -> str | None:
     return f"{found}, although its name says {codec}. Rename the file."
 
 
-Found = tuple[int, str, TabularContent, dict[str, str]]  # rows, SHA-256, content and hints
+Found = tuple[int, str, TabularContent, dict[str, Hint]]  # rows, SHA-256, content and hints
 
 
 def _typed(filesystem: pafs.FileSystem, path: str, kind: str) -> Found:
@@ -293,17 +294,18 @@ def _csv(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
         raise SourceError(
             path,
             f"has an unclosed quote in its last row, {n_rows:,}, so all following lines would be one value. Close it, or treat quotes as "
-            f"characters: {columns_flag({'*': {'quote': ''}})}.",
+            f"characters: {columns_setting({'*': {'quote': ''}})}.",
         )
     fields = [(name, finders[name].type if kind is None else kind) for name, (kind, _) in known.items()]
     hints = {name: hint for name, finder in finders.items() if (hint := finder.hint(name)) is not None}
     if all(len(name) > 1 and name[0] == name[-1] == "'" for name in names):
-        hints[names[0]] = (
-            f"the column names are in single quotes, and values may be too. To read them without quotes: {columns_flag(QUOTES)}."
+        hints[names[0]] = Hint(
+            f"the column names are in single quotes, and values may be too. To read them without quotes: {columns_setting(QUOTES)}.",
+            QUOTES,
         )
     for name, hint in hints.items():
         if (expected := known[name][1].expected) in ("number", "time"):
-            raise SourceError(path, f"the model needs {expected}s in column {name!r}. {hint}")
+            raise SourceError(path, f"the model needs {expected}s in column {name!r}. {hint.text}")
     readings = {}
     for name, kind in fields:
         reading = known[name][1]
@@ -354,7 +356,7 @@ def _json(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
     ]
     mixed = text | {name for name, kind in fields if pa.types.is_string(kind) and _has_others(schemas, name)}
     hints = {
-        name: f"{name!r} contains numbers or booleans in some lines and text in others: all are read as text."
+        name: Hint(f"{name!r} contains numbers or booleans in some lines and text in others: all are read as text.")
         for name in sorted(mixed)
     }
     return n_rows, digest, TabularContent(JSON_LINES, pa.schema(fields)), hints

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.errors import MOST_NAMED, InvalidParameter, SchemaError, UnknownColumn, columns_flag
+from learners.errors import MOST_NAMED, InvalidParameter, SchemaError, UnknownColumn, columns_setting
 from learners.kernels.arrays import Codes, Floats, freeze_arrays, read_only_array
 from learners.schema.discretise_kernels import interval_codes
 from learners.schema.encoding.batches import BatchEncoder, column_with_sound_indices
@@ -261,7 +261,7 @@ class Encoder:
             what = (
                 f"{scalar_message_text(value)}, which the model does not know ({known})" if value.is_valid else "null"
             )
-            option = columns_flag({self.schema.target: {"null_class": "drop"}})
+            option = columns_setting({self.schema.target: {"null_class": "drop"}})
             remedy = "train with them" if value.is_valid else f"leave them out: {option}"
             raise SchemaError(
                 f"The class {self.schema.target!r} of a row is {what}. Remove such rows, or {remedy}.",
@@ -283,7 +283,7 @@ class Encoder:
             y = self.classes(batch)
             x, most = self.inputs.codes_and_most(batch)
         except SchemaError as error:
-            raise SchemaError(f"{where}: {error}", error.column) from error
+            raise SchemaError(f"{where}: {error}", error.column, error.columns) from error
         too_large = most >= self.schema.domain_sizes
         if too_large.any():
             i = int(np.argmax(too_large))

@@ -235,7 +235,7 @@ def encode_json_records(records: Sequence[Mapping[str, object]], schema: Schema)
             for row, record in enumerate(records):
                 x[i, row] = code(record[name]) if name in record else absent
         except SchemaError as error:
-            raise SchemaError(f"Row {row}: {error}", error.column) from error
+            raise SchemaError(f"Row {row}: {error}", error.column, error.columns) from error
     return Chunk(x, None, _numbers(schema, len(records), lambda name: [record.get(name) for record in records]))
 
 
@@ -289,7 +289,7 @@ def encode_json_columns(columns: Mapping[str, Sequence[object]], schema: Schema)
             for row, value in enumerate(columns[attribute.name]):
                 x[i, row] = code(value)
         except SchemaError as error:
-            raise SchemaError(f"Row {row}: {error}", error.column) from error
+            raise SchemaError(f"Row {row}: {error}", error.column, error.columns) from error
     nothing = [None] * n_rows
     return Chunk(x, None, _numbers(schema, n_rows, lambda name: columns.get(name, nothing)))
 

@@ -1,11 +1,11 @@
 """Schemas of data sets and files, inferred in one pass."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
-from learners.errors import UnknownColumn
+from learners.errors import SchemaError, UnknownColumn
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import collect
 from learners.passes.row_rules import apply_null_class_rule, apply_row_weight_rule
@@ -96,10 +96,19 @@ def infer_dataset_schema(workspace: Workspace, run: Run) -> JSONObject:
     return {"dataset": name, "n_rows": source.n_rows, "n_attributes": schema.n_attributes}
 
 
-def infer_schema_of_files(uris: Sequence[str], target: str | None, columns: JSONMapping, report: Report) -> Schema:
-    """Infer the schema of unregistered files."""
+def infer_schema_of_files(
+    uris: Sequence[str], target: str | None, columns: JSONMapping, report: Report, warn: Callable[[str], None]
+) -> Schema:
+    """Infer the schema of unregistered files; `warn` gets the hints that training would give."""
     source = Source.open(list(uris), types=declared_text_types(None, columns))
-    return infer_schema_of_source(source, target, columns, None, report)
+    try:
+        schema = infer_schema_of_source(source, target, columns, None, report)
+    except SchemaError as error:
+        error.args = (" ".join([str(error), *source.hints[:3], *source.all_settings(columns, error.columns)]),)
+        raise
+    for hint in [*source.hints, *source.all_settings(columns)]:
+        warn(hint)
+    return schema
 
 
 def infer_schema_of_source(

@@ -306,7 +306,7 @@ def test_a_rule_says_which_columns_count(rule, files):
 def test_without_a_rule_the_error_names_files_and_options(files):
     with pytest.raises(SourceError) as refused:
         opened(files)
-    for word in ("2.", "has no column 'gone', which", "1.", '{"*": {"columns_of": "union"}}', '{"gone": "drop"}'):
+    for word in ("2.", "has no column 'gone', which", "1.", "{'*': {'columns_of': 'union'}}", "{'gone': 'drop'}"):
         assert word in str(refused.value)
     with pytest.raises(InvalidParameter, match=r"columns\['\*'\].columns_of"):
         opened(files, {"*": {"columns_of": "all"}})

@@ -63,7 +63,7 @@ def test_numbers_of_all_types_are_one_family(tmp_path):
 
 def test_types_that_disagree_are_refused_with_the_flag_to_copy_and_obey_drop(tmp_path):
     paths = written(tmp_path, a=pa.array([1, 2, 3]), b=pa.array(["1", "2", "3"]))
-    with pytest.raises(SourceError, match=r"""or drop the column: --columns '\{"x": "drop"\}'\.$"""):
+    with pytest.raises(SourceError, match=r"""or drop the column: columns=\{'x': 'drop'\}\.$"""):
         Source.open(paths)
     source = Source.open(paths, types=declared_text_types(None, {"x": {"drop": True}}))
     assert rows_of(source, "y") == ["p", "q", "p"] * 2
@@ -132,7 +132,7 @@ def test_a_first_line_that_holds_a_value_twice_may_be_no_header(tmp_path):
     path.write_text("1,2,1\n3,4,5\n")
     with pytest.raises(
         SourceError,
-        match=r"""if the first line contains values instead of names, set --columns '\{"\*": \{"header": 0\}\}'""",
+        match=r"""if the first line contains values instead of names, set columns=\{'\*': \{'header': 0\}\}""",
     ):
         Source.open(path)
 

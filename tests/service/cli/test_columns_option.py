@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import fewpass
-from learners.errors import InvalidParameter, SchemaError
+from learners.errors import InvalidParameter, SchemaError, Surface, messages_for
 from service.cli import app
 
 
@@ -20,6 +20,10 @@ def run(*arguments, code=0):
     done = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(map(str, arguments)))
     assert done.exit_code == code, done.output
     return " ".join(done.output.split())  # a terminal of any width wraps lines
+
+
+def refusal(*arguments):
+    return str(CliRunner().invoke(app, list(map(str, arguments))).exception)
 
 
 @pytest.fixture(scope="module")
@@ -227,3 +231,45 @@ def test_files_whose_numbers_differ_in_type_are_trained_and_compared(tmp_path):
     drop = ("--columns", '{"x": "drop"}')
     assert "log loss" in run("train", tmp_path / "?.parquet", *where, *drop, "-n", "m", "-w", tmp_path / "w")
     assert "nb" in run("compare", tmp_path / "?.parquet", *where, *drop, "-r", 1)
+
+
+def test_schema_offers_all_options_of_an_odd_file_at_once_and_train_takes_them(tmp_path):
+    """Decimal commas, days, marks of missing values and rows without a class: one look, one training."""
+    draw = random.Random(0)
+    lines = ["price;day;delay;late"]
+    for k in range(300):
+        price, delay = draw.choice(range(1, 50)), "?" if k % 9 == 0 else k % 60
+        late = "" if k % 30 == 0 else "yes" if price > 25 else "no"
+        lines.append(f"{price},5;{draw.randrange(13, 29)}.{draw.randrange(1, 13):02}.2024;{delay};{late}")
+    file = tmp_path / "odd.csv"
+    file.write_text("\n".join(lines) + "\n")
+    refused = refusal("schema", file, "-t", "late")
+    offered = refused.split("All at once: --columns '")[1].split("'")[0]
+    assert json.loads(offered) == {
+        "price": {"decimal": ","},
+        "day": {"date_format": "%d.%m.%Y"},
+        "delay": {"missing": ["?"]},
+        "late": {"null_class": "drop"},
+    }
+    train = ("train", file, "-t", "late", "-n", "odd", "-l", "nb", "-w", tmp_path / "w")
+    assert f"All at once: --columns '{offered}'" in refusal(*train), "train offers the same"
+    with_class = json.dumps({"late": {"null_class": "drop"}})
+    assert f"All at once: --columns '{offered}'" in run("schema", file, "-t", "late", "--columns", with_class)
+    assert "All at once" not in run(*train, "--columns", offered)
+    schema = json.loads(run("schema", file, "-t", "late", "--columns", offered, "--json"))
+    assert {"price", "delay"} <= {own["name"] for own in schema["attributes"] if own["kind"] == "numeric"}
+
+
+def test_messages_spell_options_as_the_user_sets_them(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("a,y\n" + "1,p\n2,q\n3,\n" * 20)
+    assert '--columns \'{"y": {"null_class": "drop"}}\'' in refusal("schema", file, "-t", "y")
+    with pytest.raises(SchemaError, match=r"columns=\{'y': \{'null_class': 'drop'\}\} leaves them out"):
+        fewpass.NB(target="y").fit(file)
+    with (
+        messages_for(Surface.JSON),
+        pytest.raises(SchemaError, match=r'"columns": \{"y": \{"null_class": "drop"\}\} leaves'),
+    ):
+        fewpass.NB(target="y").fit(file)
+    with pytest.raises(InvalidParameter, match="threads=0 must be one or more"):
+        fewpass.NB(target="y", threads=0).fit(file)

@@ -69,7 +69,10 @@ def test_a_sampled_circuit_over_rest(site):
     assert facts["n_sweeps"] == 40 and facts["n_chains"] == 2
     assert "<svg" in site.client.get("/v1/models/sampled/trace.svg").text
     refused = problem(site.client.get("/v1/models/weather/trace.svg"), 422)
-    assert "has no sampling chains to plot. Train with --learner gibbs to get them" in refused["detail"]
+    assert (
+        "has no sampling chains to plot. Train with learner gibbs (CircuitPosterior in Python) to get them"
+        in refused["detail"]
+    )
 
 
 def test_an_update_goes_on_with_new_rows_behind_the_old_ones(workspace, tmp_path):

@@ -13,7 +13,7 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from learners.errors import SourceError, columns_flag
+from learners.errors import SourceError, columns_setting
 from learners.passes.sources.csv.lines import (
     UTF8,
     PlainLines,
@@ -258,4 +258,4 @@ def _check_rows(path: str, rows: Sequence[Sequence[str]], dialect: Dialect) -> N
 
 
 def _option(**dialect: object) -> str:
-    return columns_flag({"*": dialect})
+    return columns_setting({"*": dialect})

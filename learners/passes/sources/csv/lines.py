@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from learners.errors import SourceError, columns_flag
+from learners.errors import SourceError, columns_setting
 from learners.schema.reading import Dialect
 
 BLOCK_BYTES = 1 << 20
@@ -58,13 +58,14 @@ def csv_encoding_error(path: str, encoding: str, head: bytes, line: int, start: 
     if b"\0" in head[:64]:
         name = "utf-16-le" if head[1:64:2].count(0) >= head[0:64:2].count(0) else "utf-16-be"
         return SourceError(
-            path, f"contains zero bytes, as UTF-16 does. Set its encoding: {columns_flag({'*': {'encoding': name}})}."
+            path,
+            f"contains zero bytes, as UTF-16 does. Set its encoding: {columns_setting({'*': {'encoding': name}})}.",
         )
     line += len(re.findall(rb"\r\n|\r|\n", head[:start]))
     if encoding in UTF8:
         before, behind = re.findall(rb"[^\r\n,;\t|\"]*$", head[:start]), re.findall(rb"^[^\r\n,;\t|\"]*", head[start:])
         word = (before[0][-20:] + behind[0][:20]).decode("windows-1252", "replace")
-        remedy = f'To read {word!r}, set the encoding: {columns_flag({"*": {"encoding": "windows-1252"}})} (or "latin-1", …).'
+        remedy = f'To read {word!r}, set the encoding: {columns_setting({"*": {"encoding": "windows-1252"}})} (or "latin-1", …).'
     else:
         remedy = "Remove the encoding setting, or set another."
     return SourceError(path, f"is not {encoding.upper()} in line {line:,} (byte 0x{head[start]:02X}). {remedy}")

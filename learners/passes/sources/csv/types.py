@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from learners.errors import columns_flag
+from learners.errors import columns_setting
 from learners.kernels.arrays import Integers
 from learners.passes.sources.file_formats import CSV, file_format_by_extension
-from learners.passes.sources.source_files import arrow_type_family
+from learners.passes.sources.source_files import Hint, arrow_type_family
 from learners.schema import Schema
 from learners.schema.overrides import ALL, DROPPED, ColumnOverride
 from learners.schema.reading import DIALECT_FIELDS, FIELDS, ISO, MINUS, Dialect, Expected, Reading, iso8601_time_mask
@@ -102,7 +102,7 @@ class TextType:
     def _is_text(self) -> bool:
         return self._chain is not None and self._place >= len(self._chain)
 
-    def hint(self, name: str) -> str | None:
+    def hint(self, name: str) -> Hint | None:
         """Return a hint about a text column that looks numeric, or that a model expects to be numeric: the values that
         are not numbers.
         """
@@ -317,7 +317,7 @@ class NumberTally:
     def _is_worth_while(self) -> bool:
         return bool(self.others) or (self.plain is not None and self.plain.is_most)
 
-    def hint(self, name: str, expected: Expected = None) -> str | None:
+    def hint(self, name: str, expected: Expected = None) -> Hint | None:
         """Return a hint about the column; None if it is text and no numbers or times are expected."""
         is_needed = expected in ("number", "time")
         if self.plain is None or self.plain.first is None or not (self._is_worth_while() or is_needed):
@@ -337,7 +337,7 @@ class NumberTally:
         kind = "dates or times" if best.are_dates or expected == "time" else "numbers"
         row, value = best.first or self.plain.first
         n_read = 0 if best.first is None or (expected == "time" and best is self.plain) else best.n_read
-        offered = " or ".join(columns_flag({name: choice}) for choice in choices)
+        offered = " or ".join(columns_setting({name: choice}) for choice in choices)
         are_marks = all(set(choice) == {"missing"} for choice in choices)
         how = "and the other texts as missing values" if are_marks else "say how they are written"
         option = (
@@ -345,7 +345,11 @@ class NumberTally:
             if offered
             else ""
         )
-        return f"{n_read:,} of {best.n_values:,} values of {name!r} are {kind}; row {row:,} holds {value!r}.{option}"
+        return Hint(
+            f"{n_read:,} of {best.n_values:,} values of {name!r} are {kind}; row {row:,} holds {value!r}.{option}",
+            {name: choices[0]} if choices else {},
+            len(choices) > 1,
+        )
 
     def _other_forms(self, words: pa.Array) -> list[_Form]:
         """Return the number or date formats that match some of the non-numeric words."""

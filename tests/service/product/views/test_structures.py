@@ -150,7 +150,7 @@ def test_other_models_know_no_structures_and_this_one_no_classes(site, plant, ci
         assert "does not answer 'edges'; it answers marginal, conditional" in refused
         for path in ("edges.svg", "graph.svg"):
             told = refusal(site, f"{model}/{path}")
-            assert f"{kind!r} has no posterior over structures. Train with --learner orders" in told
+            assert f"{kind!r} has no posterior over structures. Train with learner orders" in told
     for path, words in {
         "sky/graph.bif": "is not a Bayesian network, so it cannot be exported as one",
         "sky/model.sql?table=t": "cannot be exported as SQL",
