@@ -97,6 +97,28 @@ def test_the_tutorial_runs(tmp_path, monkeypatch):
     assert answer["version"] == 3 and len(answer["probabilities"]) == 2
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not shutil.which("bash"), reason="bash is needed")
+def test_the_path_of_the_first_page_runs_on_an_odd_file(tmp_path):
+    install, *commands = blocks((ROOT / "docs" / "index.md").read_text(), "sh")
+    assert "pip install" in install
+    draw = np.random.default_rng(0)
+    for month, file in ((1, "orders.csv"), (2, "tomorrow.csv")):
+        lines = ["customer_id;ordered;distance;late"]
+        for row in range(300):
+            distance = draw.gamma(2, 60)
+            late = "yes" if draw.random() < distance / 300 else "no"
+            shown = "?" if row % 20 == 0 else f"{distance:.1f}".replace(".", ",")
+            lines.append(f"{draw.integers(1, 40)};{draw.integers(1, 29):02}.{month:02}.2024;{shown};{late}")
+        (tmp_path / file).write_text("\n".join(lines) + "\n")
+    shown = shell("exec 2>&1\n" + "".join(commands).replace("fewpass serve\n", ""), tmp_path)
+    (odd,) = [line for line in commands[1].splitlines() if "--columns" in line]
+    assert f"All at once: {odd[odd.index('--columns') :]}." in shown
+    assert "log loss" in shown and "(class shares" in shown
+    assert "customer_id" in pq.read_table(tmp_path / "scored.parquet").column_names
+    assert re.search(r"orders@4 equals, bit for bit, the model of the remaining \d+ rows", shown)
+
+
 def test_refusals_link_to_headings_of_the_limits_page():
     page = (ROOT / "docs" / "limits.md").read_text()
     headings = {

@@ -18,6 +18,7 @@ import benchmarks.papers as package
 from benchmarks.papers.page import PAGES, PAPERS, Page, cpu_seconds, table
 
 STAYS = "README"
+TOCTREE = ("```{toctree}", ":hidden:", ":glob:", "", "*", "```")
 
 
 def all_pages() -> list[Page]:
@@ -56,7 +57,7 @@ def write_index(folder: Path = PAGES) -> None:
         '`make papers` makes these pages again; `make papers PAPERS="S1 s5-ablation" QUICK=1` only some, on few sets and seeds.',
         "",
     ]
-    lines = [*head, *papers, "", *table(["paper", "table or figure", "command", "made at"], rows)]
+    lines = [*head, *papers, "", *table(["paper", "table or figure", "command", "made at"], rows), *TOCTREE]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{STAYS}.md").write_text("\n".join(lines).rstrip() + "\n")
 
@@ -70,8 +71,11 @@ def main() -> None:
     failed = []
     for page in chosen_pages(args.names):
         before = cpu_seconds()
+        if page.measure is None:
+            print(f"{page.name}: not run. {page.reason}", flush=True)
+            continue
         try:
-            path = page.write(args.quick, args.out)
+            path = page.write(page.measure, args.quick, args.out)
         except Exception as error:  # the other pages are made, and the command fails at its end
             failed.append(page.name)
             print(f"{page.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)

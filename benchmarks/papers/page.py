@@ -56,9 +56,9 @@ class Page:
         The name of the file in docs/results/papers, without its ending.
     title : str
     measure : callable or None
-        Told whether the run is quick. None where the table cannot be made here.
+        Called with whether the run is quick. None if the table cannot be made here; it has no page then.
     reason : str
-        Why it cannot be made here.
+        Why it cannot be made here; the index says it.
     """
 
     paper: str
@@ -71,23 +71,20 @@ class Page:
         """The command that makes the page."""
         return f"python -m benchmarks.papers {self.name}{' --quick' if is_quick else ''}"
 
-    def write(self, is_quick: bool, folder: Path = PAGES) -> Path:
+    def write(self, measure: Callable[[bool], Measured], is_quick: bool, folder: Path = PAGES) -> Path:
         """Run what the page needs, and write it."""
         before = cpu_seconds()
+        measured = measure(is_quick)
+        length = "the quick form" if is_quick else "the whole form"
+        facts = [
+            f"- Command: `{self.command(is_quick)}`, {length}; commit {commit()}; {cpu_seconds() - before:.0f} CPU seconds.",
+            f"- Data: {measured.data}",
+            f"- Seeds: {measured.seeds}",
+            f"- Spread: {measured.spread}",
+            *(f"- Unlike the paper: {text}" for text in measured.differs),
+        ]
         head = [f"# {self.paper}, {self.title}", "", f"{PAPERS[self.paper]}.", ""]
-        if self.measure is None:
-            lines = [*head, f"**Not run.** {self.reason}", "", f"Command: `{self.command(is_quick)}`."]
-        else:
-            measured = self.measure(is_quick)
-            length = "the quick form" if is_quick else "the whole form"
-            facts = [
-                f"- Command: `{self.command(is_quick)}`, {length}; commit {commit()}; {cpu_seconds() - before:.0f} CPU seconds.",
-                f"- Data: {measured.data}",
-                f"- Seeds: {measured.seeds}",
-                f"- Spread: {measured.spread}",
-                *(f"- Unlike the paper: {text}" for text in measured.differs),
-            ]
-            lines = [*head, *facts, "", *measured.tables]
+        lines = [*head, *facts, "", *measured.tables]
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.name}.md"
         path.write_text("\n".join(lines).rstrip() + "\n")
