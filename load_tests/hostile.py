@@ -2,7 +2,7 @@
 
 python -m load_tests.hostile --layouts 200 --fillings 20
 
-Each row is a promise of docs/how-to/security.md. The disk of the last row is a tmpfs, which only root may mount.
+Each row is a promise of docs/how-to/security.md or docs/reference/request-limits.md. The disk of the last row is a tmpfs, which only root may mount.
 """
 
 import argparse
