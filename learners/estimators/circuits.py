@@ -229,7 +229,7 @@ class CircuitEstimator(Explaining, DensityMixin, BaseEstimator):
         return self.model_
 
     def _chunks(self, X: Any) -> Iterator[Chunk]:
-        return (encode(batch, self._model().schema) for batch in self._columns.watch_times(self._batches(X)))
+        return (encode(batch, self._model().schema) for batch in self._columns.watch(self._batches(X)))
 
     def _batches(self, X: Any, with_class: bool = False, every: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the rows with the model's columns, or with all columns if `every`; unnamed columns take the names from

@@ -243,7 +243,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         Warns
         -----
         ColumnWarning
-            Once, of columns that the model misses or does not know, and where all rows are later than those of training.
+            Once, of columns that the model misses or does not know, of columns in which no row has a value that training had,
+            and where all rows are later than those of training.
 
         Raises
         ------
@@ -256,7 +257,9 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         record = single_row_record(X, known)
         if record is not None:
             try:
-                return known.classify(record)[np.newaxis]
+                probabilities = known.classify(record)[np.newaxis]
+                known.check_values([record])
+                return probabilities
             except SchemaError:
                 if is_record(X):
                     raise
@@ -294,14 +297,16 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             names = [name for name in source.arrow_schema.names if name != schema.target]
             known.check_names(names)
             attributes = set(known.attributes)
-            for batch in known.watch_times(source.batches([name for name in names if name in attributes])):
+            for batch in known.watch(source.batches([name for name in names if name in attributes])):
                 yield encode(batch, schema)
             return
         if are_records(X) or is_record(X):
             records = [X] if is_record(X) else list(X)
             for record in records:
                 known.check_record(record)
-            yield encode_json_records(records, schema)
+            chunk = encode_json_records(records, schema)
+            known.check_values(records)
+            yield chunk
             return
         rows = rows_as_record_batches(X, self)
         names = [name for name in rows.arrow_schema.names if name != schema.target or not rows.is_named]
@@ -310,7 +315,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             known.check_names(names)
         elif len(names) == len(rows.arrow_schema):
             rows = rows.renamed(by_position)
-        for batch in known.watch_times(rows.batches):
+        for batch in known.watch(rows.batches):
             yield encode(batch, schema, with_class=False)
 
     def _source_of(self, X: Any, y: Any, sample_weight: Any, is_more: bool = False) -> tuple[Source, str, bool]:

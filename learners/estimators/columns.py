@@ -18,7 +18,13 @@ from learners.models.model import Model
 from learners.models.record_classifier import record_classifier
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.json_records import MARKS, has_numbers_as_text
-from learners.schema.encoding.later_times import LaterTimes
+from learners.schema.encoding.unlike_training import (
+    UnlikeTraining,
+    UnseenValues,
+    ValueCodes,
+    has_unseen_value,
+    nominal_value_codes,
+)
 from learners.schema.times_and_durations import DICTIONARY
 
 PLAIN = frozenset("iufb")
@@ -45,7 +51,7 @@ class KnownColumns:
     `is_named`: whether the caller has named them; those of an array are known by their position.
     """
 
-    has_warned_of_later = False  # of the class, as pickles of earlier releases have none
+    _value_codes: ValueCodes | None = None  # of the class, as pickles of earlier releases have none
 
     def __init__(self, estimator: str, model: Model, names: Sequence[str], is_named: bool) -> None:
         self.estimator, self.model, self.names, self.is_named = estimator, model, tuple(names), is_named
@@ -64,7 +70,7 @@ class KnownColumns:
 
     def __getstate__(self) -> dict[str, Any]:
         # What is made again when it is needed: a closure, and an object of pandas.
-        return vars(self) | {"_classify": None, "frame_columns": (None, [])}
+        return vars(self) | {"_classify": None, "_value_codes": None, "frame_columns": (None, [])}
 
     def classify(self, record: Mapping[str, Any]) -> Floats:
         """Return the class probabilities of one row, (n_classes,) float64."""
@@ -72,22 +78,33 @@ class KnownColumns:
             self._classify = record_classifier(self.model)
         return self._classify(record)
 
-    def warn_once(self, message: str) -> None:
-        """Issue a warning unless the same message was issued before."""
-        if message not in self._messages:
-            self._messages.add(message)
+    def warn_once(self, message: str, about: str = "") -> None:
+        """Issue a warning unless the same message, or one about the same, was issued before."""
+        if (about or message) not in self._messages:
+            self._messages.add(about or message)
             issue_column_warning(message)
 
-    def watch_times(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches, then warn once if all rows are later than the training rows."""
-        if self.has_warned_of_later or not self.text_numbers:
-            yield from batches
+    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches, then warn once of what training had nothing like in all of their rows."""
+        unlike = UnlikeTraining(self.model.schema)
+        yield from unlike.watch(batches)
+        self._warn_of_unseen(unlike.unseen)
+        for message in unlike.later.warnings():
+            self.warn_once(message, "later rows")
+
+    def check_values(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Warn once of a column in which no row has a value that training had."""
+        if self._value_codes is None:
+            self._value_codes = nominal_value_codes(self.model.schema)
+        if not records or not has_unseen_value(records[0], self._value_codes):
             return
-        later = LaterTimes(self.model.schema)
-        yield from later.watch(batches)
-        for message in later.warnings():
-            self.has_warned_of_later = True
-            issue_column_warning(message)
+        unseen = UnseenValues(self.model.schema)
+        unseen.add_values(lambda name: (record.get(name) for record in records), self._value_codes)
+        self._warn_of_unseen(unseen)
+
+    def _warn_of_unseen(self, unseen: UnseenValues) -> None:
+        for name, message in unseen.warnings_by_column().items():
+            self.warn_once(message, f"unseen values of {name}")
 
     def check_record(self, record: Mapping[str, Any]) -> None:
         """Check the columns of a row; some may be absent. Raises SchemaError if the row has none of the model's

@@ -24,8 +24,13 @@ from learners.monitoring.served_counts import ColumnRows, RawRows, RecordRows
 from learners.registry.model_kinds import kind_of, load_model
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.json_records import encode_json_records
-from learners.schema.encoding.later_times import LaterTimes
-from learners.schema.schema import Attribute, Value
+from learners.schema.encoding.unlike_training import (
+    UnlikeTraining,
+    ValueCodes,
+    has_unseen_value,
+    nominal_value_codes,
+)
+from learners.schema.schema import Value
 from service.requests.json_values import JSONMapping
 from service.requests.problems import InvalidRequest
 from service.requests.recorded import current_request
@@ -166,25 +171,34 @@ class Served:
         return self.model.absent_columns_warning(empty)
 
     @cached_property
-    def times(self) -> tuple[Attribute, ...]:
-        """Columns by which rows may be later than those of training."""
-        return tuple(LaterTimes(self.schema).attributes.values())
+    def has_times(self) -> bool:
+        """True if the model has columns by which rows may be later than those of training."""
+        return bool(UnlikeTraining(self.schema).later.attributes)
 
-    def later_rows_warnings(self, raw: RawRows) -> list[str]:
-        """Return a warning if all rows are later than those of training."""
-        if not self.times:
+    @cached_property
+    def value_codes(self) -> ValueCodes:
+        """Codes of the values of nominal columns."""
+        return nominal_value_codes(self.schema)
+
+    def record_warnings(self, record: JSONMapping) -> list[str]:
+        """Return `unlike_training_warnings` of one row, at the cost of a few look-ups if there are none."""
+        if not self.has_times and not has_unseen_value(record, self.value_codes):
             return []
-        later = LaterTimes(self.schema)
+        return self.unlike_training_warnings(RecordRows([record]))
+
+    def unlike_training_warnings(self, raw: RawRows) -> list[str]:
+        """Return warnings if all rows are later than those of training, or have values in a column that it never had."""
+        unlike = UnlikeTraining(self.schema)
         if isinstance(raw, ColumnRows):
             columns = raw.columns
-            later.add_values(lambda name: columns.get(name, ()))
+            unlike.add_values(lambda name: columns.get(name, ()), self.value_codes)
         elif isinstance(raw, RecordRows):
             records = raw.records
-            later.add_values(lambda name: (record.get(name) for record in records))
+            unlike.add_values(lambda name: (record.get(name) for record in records), self.value_codes)
         else:
             for batch in [raw.batch] if isinstance(raw.batch, pa.RecordBatch) else raw.batch.to_batches():
-                later.add(batch)
-        return later.warnings()
+                unlike.add(batch)
+        return unlike.warnings()
 
     def predict_proba(self, chunk: Chunk) -> Probabilities:
         """Return class probabilities (n_rows, n_classes) of encoded rows; InvalidPrediction if a row is not a

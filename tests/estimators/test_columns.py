@@ -95,6 +95,24 @@ def test_a_misspelt_column_is_told_once_with_the_one_that_is_similar(n_rows, mod
         assert told(lambda lacking=lacking: model.predict_proba(lacking)) == []
 
 
+@pytest.mark.parametrize("n_rows", [1, 400])
+@pytest.mark.parametrize("make", [lambda frame: frame, lambda frame: frame.to_dict("records"), pa.Table.from_pandas])
+def test_a_column_of_unseen_values_alone_is_told_once(make, n_rows, model, frame):
+    strange = make(frame[["age", "town"]][:n_rows].assign(town="Bern"))
+    (message,) = told(lambda: model.predict_proba(strange))
+    assert message == (
+        "Column 'town' has only values that training never had, such as 'Bern' (known: 'bern', …): they count as absent."
+    )
+    for again in (strange, make(frame[["age", "town"]][:n_rows].assign(town="Kiel")), {"age": 1.0, "town": "Rome"}):
+        assert told(lambda again=again: model.predict_proba(again)) == []
+
+
+def test_one_row_of_an_unseen_value_is_told_and_known_ones_are_not(model, frame):
+    assert told(lambda: model.predict_proba(frame)) == told(lambda: model.predict_proba({"town": None})) == []
+    (message,) = told(lambda: model.predict_proba({"age": 1.0, "town": "Bern"}))
+    assert message.startswith("Column 'town' has only values that training never had, such as 'Bern'")
+
+
 @pytest.mark.parametrize("n_rows", [1, 5])
 def test_a_moment_is_no_number_and_a_duration_neither(n_rows, model, frame):
     for values in (pd.Timestamp("2026-01-01"), pd.Timedelta(days=1)):

@@ -46,6 +46,11 @@ def short_value_text(value: object) -> str:
     return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
 
 
+def is_missing_mark(value: object) -> bool:
+    """Return whether a raw value stands for a missing one: None, NaN, or what pandas has for it."""
+    return value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in MARKS
+
+
 def _wrong(attribute: Attribute, value: object) -> SchemaError:
     clock = clock_kind_and_ticks(attribute.arrow_type)
     if attribute.is_time:
@@ -84,7 +89,7 @@ def _nominal_value_code(attribute: Attribute) -> Callable[[object], int]:
         try:
             return known[value]
         except KeyError:
-            if (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in MARKS:
+            if is_missing_mark(value):
                 return missing
             if is_time and isinstance(value, str | date | time | timedelta):
                 words = canonical_time_text(value, attribute.arrow_type)
@@ -216,10 +221,11 @@ def _seconds(moment: date) -> float:
 
 def json_value_encoders(schema: Schema) -> list[tuple[str, Callable[[object], int], int]]:
     """Return for each attribute its name, a function that encodes a value, and the code of an absent value."""
-    return [(attribute.name, _value_code(attribute), attribute.n_values) for attribute in schema.attributes]
+    return [(attribute.name, json_value_encoder(attribute), attribute.n_values) for attribute in schema.attributes]
 
 
-def _value_code(attribute: Attribute) -> Callable[[object], int]:
+def json_value_encoder(attribute: Attribute) -> Callable[[object], int]:
+    """Return the function that encodes a raw value of an attribute; it raises SchemaError for a value of a wrong type."""
     return (_nominal_value_code if attribute.kind == "nominal" else numeric_value_code)(attribute)
 
 
@@ -284,7 +290,7 @@ def encode_json_columns(columns: Mapping[str, Sequence[object]], schema: Schema)
             continue
         if _all_at_once(attribute, columns[attribute.name], x[i]):
             continue
-        code, row = _value_code(attribute), 0
+        code, row = json_value_encoder(attribute), 0
         try:
             for row, value in enumerate(columns[attribute.name]):
                 x[i, row] = code(value)

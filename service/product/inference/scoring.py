@@ -26,7 +26,7 @@ from learners.passes.sources.source import Source
 from learners.registry.model_kinds import kind_of, structure_posterior
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode, nonnull_class_codes
-from learners.schema.encoding.later_times import LaterTimes
+from learners.schema.encoding.unlike_training import UnlikeTraining
 from service.jobs.steps import Report, ignore_report
 from service.product.outputs import Output, ParquetDraft, check_parquet_output, ordered_thread_map, output_draft
 from service.requests.json_values import JSONObject
@@ -53,13 +53,13 @@ def _answered(
     report: Report,
     takes_unknown: bool = False,
     counted: Sequence[ColumnCounts | ColumnLosses] = (),
-    later: LaterTimes | None = None,
+    unlike: UnlikeTraining | None = None,
 ) -> Iterator[tuple[Probabilities, Labels]]:
     """Yield probabilities and true classes, batch by batch."""
     if model.schema.target not in source.arrow_schema.names:
         raise UnknownColumn(str(model.schema.target), source.arrow_schema.names)
     n_rows = 0
-    for batch in source.batches() if later is None else later.watch(source.batches()):
+    for batch in source.batches() if unlike is None else unlike.watch(source.batches()):
         rows = encode(batch, model.schema, with_class=not takes_unknown)
         if takes_unknown:
             rows = Chunk(rows.x, nonnull_class_codes(batch, model.schema), rows.numbers)
@@ -104,8 +104,8 @@ def mean_log_likelihood(model: Model, source: Source, report: Report = ignore_re
 class Measurement(NamedTuple):
     """Evaluation of a model on rows; for a model without classes only `metrics`, which contain `n_test_rows`.
 
-    `scores` are of all rows, part by part; `floor` is what the class shares alone lose on the same rows. `warnings` say whether
-    all rows are later than those of training.
+    `scores` are of all rows, part by part; `floor` is what the class shares alone lose on the same rows. `warnings` say what
+    training had nothing like.
     """
 
     metrics: JSONObject
@@ -137,10 +137,10 @@ def measure_model(
     if model.schema.target is None:
         return Measurement(mean_log_likelihood(model, source, report))
     counted = report_column_counts(model) if is_reported else None
-    worth, later = ColumnLosses(model), LaterTimes(model.schema)
+    worth, unlike = ColumnLosses(model), UnlikeTraining(model.schema)
     scores, labels = [], []
     for probabilities, part in _answered(
-        model, source, report, True, () if counted is None else (counted, worth), later
+        model, source, report, True, () if counted is None else (counted, worth), unlike
     ):
         scores.append(score_probability_rows(probabilities, part))
         labels.append(part)
@@ -151,7 +151,7 @@ def measure_model(
     metrics = asdict(metrics_from_row_scores(scores)) | {"n_test_rows": len(y)}
     metrics |= {"n_unknown_class_rows": n_unknown} if n_unknown else {}
     full = model_report_from_scores(model, scores, y, counted, worth.measure()) if is_reported else None
-    return Measurement(metrics, scores, class_prior_baseline_losses(y, n_classes), full, later.warnings())
+    return Measurement(metrics, scores, class_prior_baseline_losses(y, n_classes), full, unlike.warnings())
 
 
 def row_log_losses(scores: Sequence[RowScores]) -> Probabilities:
@@ -184,13 +184,13 @@ def scored_batches(
     is_explained: bool = False,
     threads: int = 1,
     top_k: int | None = None,
-    later: LaterTimes | None = None,
+    unlike: UnlikeTraining | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the kept columns, `prediction`, `probability_<class>` and requested extras, batch by batch in order.
 
     With an interval `low_<class>` and `high_<class>`; with `top_k` the lists of `top_classes_batch` instead of a column for
     each class; explained, the columns of `explanation_columns`. Columns that are neither the model's nor kept are not read.
-    `later` looks at the rows that are read. Threads answer batches while the next are read. Without rows there is one empty batch. Raises UnknownColumn if a
+    `unlike` looks at the rows that are read. Threads answer batches while the next are read. Without rows there is one empty batch. Raises UnknownColumn if a
     column to keep is not in the data; InvalidRequest if one is to be kept twice, or is called like a column of answers;
     InvalidPrediction, naming a row whose answer is no distribution.
     """
@@ -226,7 +226,7 @@ def scored_batches(
         raise InvalidRequest(f"The column {twice!r} would be written twice: remove it from --keep.", column=twice)
     # A model of no column of the data answers every row alike: some column must tell how many rows there are.
     batches = source.batches(read or source.arrow_schema.names[:1])
-    batches = batches if later is None else later.watch(batches)
+    batches = batches if unlike is None else unlike.watch(batches)
     answers = ordered_thread_map(scored, batches_with_first_row(batches), threads)
     yield from answers if source.n_rows else [header]
 
@@ -275,7 +275,7 @@ def score_files(
 ) -> int:
     """Write the predicted rows to a Parquet file that appears only when complete; return the number of rows.
 
-    `warn` gets a sentence about columns of the model that the data lacks, and if all rows are later than those of training. Raises InvalidRequest if the output exists and is not to
+    `warn` gets a sentence about columns of the model that the data lacks, and what `UnlikeTraining` finds. Raises InvalidRequest if the output exists and is not to
     be replaced, or has the suffix of something else; if each of many classes would be a column.
     """
     if model.schema.target is None:
@@ -285,12 +285,12 @@ def score_files(
     check_parquet_output(output, replace=replace)
     for absence in absent_column_warnings(model, source):
         warn(absence)
-    n_rows, later = 0, LaterTimes(model.schema)
+    n_rows, unlike = 0, UnlikeTraining(model.schema)
     with output_draft(output, replace=replace) as draft, ParquetDraft(draft, keep) as writer:
-        for batch in scored_batches(model, source, keep, interval, is_explained, threads, top_k, later):
+        for batch in scored_batches(model, source, keep, interval, is_explained, threads, top_k, unlike):
             writer.write(batch)
             n_rows += batch.num_rows
             report({"step": "predict", "rows_done": n_rows, "rows_total": source.n_rows})
-    for words in later.warnings():
+    for words in unlike.warnings():
         warn(words)
     return n_rows

@@ -56,6 +56,9 @@ def test_predict_looks_at_the_model_s_columns_only(workspace, weather_files, tmp
     words = "The data lacks columns of the model: 'outlook' (similar: outlok)."
     assert words in told(changed, "changed.parquet")
     assert pq.read_table(tmp_path / "scored.parquet").num_rows == 20
+    hail = table.set_column(table.column_names.index("outlook"), "outlook", pa.array(["hail"] * 20))
+    unseen = "Column 'outlook' has only values that training never had, such as 'hail' (known: "
+    assert unseen in told(hail, "hail.parquet") and unseen not in told(table, "known.parquet")
     assert "none of the model's columns" in told(table.select(["station"]), "others.parquet", code=1)
 
 

@@ -163,9 +163,25 @@ def test_trees_warn_of_columns_that_no_row_knows(site):
     path = "/v1/models/trees/predict"
     assert "warnings" not in site.client.post(path, json={"records": [RECORD]}).json()
     for body in ({"records": [{"windy": False}]}, {"columns": {"windy": [False], "outlook": ["hail"]}}):
-        (warning,) = site.client.post(path, json=body).json()["warnings"]
+        *unseen, warning = site.client.post(path, json=body).json()["warnings"]
         assert "XGBoost answers without columns 'humidity', 'outlook'" in warning
+        assert len(unseen) == ("columns" in body)
     assert "warnings" not in site.client.post(PATH, json={"records": [{"windy": False}]}).json()
+
+
+def test_values_that_training_never_had_are_named_where_no_row_has_another(site):
+    words = "Column 'outlook' has only values that training never had, such as 'hail' (known: "
+    hail = RECORD | {"outlook": "hail"}
+    for body in ({"records": [hail]}, {"records": [hail, hail]}, {"columns": {"windy": [False], "outlook": ["hail"]}}):
+        (warning,) = site.client.post(PATH, json=body).json()["warnings"]
+        assert warning.startswith(words)
+    table = pa.table({"outlook": ["hail", None]})
+    answer = site.client.post(
+        PATH, content=stream_of(table), headers={"content-type": ARROW, "accept": "application/json"}
+    )
+    assert answer.json()["warnings"][0].startswith(words)
+    for body in ({"records": [RECORD, hail]}, {"records": [RECORD | {"outlook": None}]}):
+        assert "warnings" not in site.client.post(PATH, json=body).json()
 
 
 def train(settings, path, table):

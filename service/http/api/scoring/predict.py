@@ -292,7 +292,7 @@ class Predict:
         served.count_rows(1)
         best, text = probabilities.index(max(probabilities)), self.encode(probabilities)
         end = b"]}"
-        if served.times and (warnings := served.later_rows_warnings(RecordRows([record]))):
+        if warnings := served.record_warnings(record):
             end = b'],"warnings":' + self.encode(warnings) + b"}"
         return b"".join((served.json_head, served.json_classes[best], b'],"probabilities":[', text, end))
 
@@ -307,7 +307,7 @@ class Predict:
             response["intervals"] = encode_json_rows(np.stack([low, high], axis=2))
         if ids is not None:
             response["ids"] = ids
-        warnings = served.later_rows_warnings(rows.raw)
+        warnings = served.unlike_training_warnings(rows.raw)
         if (warning := served.empty_columns_warning(rows.chunk)) is not None:
             warnings.append(warning)
         if warnings:
