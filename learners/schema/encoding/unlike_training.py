@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -13,19 +14,33 @@ from learners.schema.encoding.later_times import LaterTimes
 from learners.schema.schema import Attribute, Schema
 
 FIRST_ROWS = 64  # which dismiss most columns at little cost
-ValueCodes = Mapping[str, tuple[Attribute, Callable[[object], int]]]
+
+
+class NominalValues(NamedTuple):
+    """The raw values of a nominal column: those with a code, None among them, and the function that encodes any other."""
+
+    attribute: Attribute
+    known: frozenset[object]
+    code: Callable[[object], int]
+
+
+ValueCodes = Mapping[str, NominalValues]
 
 
 def nominal_value_codes(schema: Schema) -> ValueCodes:
-    """Return the attribute of each column that `UnseenValues` tracks, and the function that encodes a raw value of it."""
-    return {own.name: (own, json_value_encoder(own)) for own in schema.attributes if _is_tracked(own)}
+    """Return the values of each column that `UnseenValues` tracks."""
+    return {
+        own.name: NominalValues(own, frozenset([None, *own.values]), json_value_encoder(own))
+        for own in schema.attributes
+        if _is_tracked(own)
+    }
 
 
 def has_unseen_value(record: Mapping[str, object], codes: ValueCodes) -> bool:
     """Return whether a row has a value that training never had, at a dictionary look-up for each column."""
     return any(
-        name in record and (value := record[name]) is not None and code(value) == own.unseen_code
-        for name, (own, code) in codes.items()
+        (value := record.get(name)) not in known and code(value) == own.unseen_code
+        for name, (own, known, code) in codes.items()
     )
 
 
@@ -66,7 +81,7 @@ class UnseenValues:
         `codes` are `nominal_value_codes`.
         """
         for name in list(self.places):
-            own, code = codes[name]
+            own, _, code = codes[name]
             for value in values_of(name):
                 found = code(value)
                 if own.first_code <= found < own.n_values:
