@@ -60,6 +60,7 @@ class RowWork:
     # then, which may raise.
     run: Callable[[Rows, int, Advance], object]
     unit: str = ROWS  # as of `Work`
+    is_announced: bool = True  # as of `Statistic`
 
 
 @dataclass(frozen=True)
@@ -183,20 +184,23 @@ class _Driver:
         if isinstance(request, AreWeighted):
             return any(part.source.weight is not None for part in self.parts)
         if isinstance(request, RowWork):
-            self.pass_number += 1
+            self._begin_pass(request.is_announced)
             rows = Rows(request.schema, [part.source for part in self.parts], self.cluster, self.checkpoints)
             request = Work(request.stage, partial(request.run, rows), request.unit)
         if isinstance(request, Work):
             return self._run(request)
-        self.pass_number += 1
-        if self.n_passes is not None and not request.is_announced:
-            self.n_passes += 1
+        self._begin_pass(request.is_announced)
         whole, *others = [recall.statistic(request) for recall in self.recalls]
         for other in others:
             whole.merge(other)
         # Stored statistics may have met the columns in another order.
         whole.order_columns(self.parts[0].source.arrow_schema.names)
         return whole
+
+    def _begin_pass(self, is_announced: bool) -> None:
+        self.pass_number += 1
+        if self.n_passes is not None and not is_announced:
+            self.n_passes += 1
 
     def _later(self, store: Callable[[], object]) -> None:
         self.storing.append(self.writer.submit(store))

@@ -151,9 +151,8 @@ def passes_for_later_rows(passes: Passes[Model], holdout_by: str) -> Passes[Mode
             schema = _with_parts(quantile_binned_schema(summaries, BINS), times)
             n_drawn = int(np.clip(CELLS // (schema.n_attributes + 1), 1_000, DRAWN))
             if holdout_by == "order":
-                timed: Timed = yield RowWork(
-                    OrderedRows.stage, schema, partial(rows_in_order, n_drawn, summaries.n_rows)
-                )
+                draw = partial(rows_in_order, n_drawn, summaries.n_rows)
+                timed: Timed = yield RowWork(OrderedRows.stage, schema, draw, is_announced=False)
             else:
                 timed = rows_by_time((yield OrderedRows(schema, n_drawn)), times[0])
             choice = yield Work("comparing later rows", partial(choice_by_later_rows, timed))
