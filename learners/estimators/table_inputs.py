@@ -266,10 +266,18 @@ def _dense(series: Any) -> Any:
 def _table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
     for name, values in columns.items():
         if not hasattr(values, "__len__") or isinstance(values, str | bytes | Mapping):
+            other = next(
+                (
+                    str(own)
+                    for own, many in columns.items()
+                    if hasattr(many, "__len__") and not isinstance(many, str | bytes)
+                ),
+                "",
+            )
             raise SchemaError(
-                f"Column {str(name)!r} holds {type(values).__name__}, but other columns have several values. Pass a list or array for "
-                "every column, or a single value for each.",
-                str(name),
+                f"Column {other!r} has several values, but column {str(name)!r} has one. For a single row, pass one value for {other!r}; "
+                f"for a table, pass a list or array for {str(name)!r}.",
+                other,
             )
     table = {str(name): values_to_arrow_column(str(name), values) for name, values in columns.items()}
     check_column_lengths({name: len(values) for name, values in table.items()})

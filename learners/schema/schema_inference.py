@@ -357,7 +357,7 @@ def schema_loss_warnings(schema: Schema, costs: Mapping[str, FoldingCost] = NO_C
         if not entry.reason.startswith(HARMLESS)
     ]
     lost += [
-        f"Column {own.name!r} is learned by its {own.part} alone: later rows are predicted better that way ({setting('holdout_by', 'random')} keeps it whole)."
+        f"Column {own.name!r} is learned by its {own.part} alone{' (in UTC)' if 'tz=' in own.arrow_type else ''}: later rows are predicted better that way ({setting('holdout_by', 'random')} keeps it whole)."
         for own in schema.attributes
         if own.part is not None
     ]

@@ -68,7 +68,7 @@ COMMANDS = {
     "predict": CommandEntry(
         "Ask",
         "ask:predict_command",
-        "Predict the class of each row of files and write a Parquet file, batch by batch with bounded memory.",
+        "Predict the class of each row of files and write a Parquet or CSV file, batch by batch with bounded memory.",
     ),
     "score": CommandEntry(
         "Ask",

@@ -185,7 +185,7 @@ def predict_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Predict the class of each row of files and write a Parquet file, batch by batch with bounded memory."""
+    """Predict the class of each row of files and write a Parquet or CSV file, batch by batch with bounded memory."""
     started = time.perf_counter()
     with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
         n_rows = product.predict_files(

@@ -42,7 +42,9 @@ def read_columns_option(text: str | None) -> JSONObject:
 
 
 Reference = Annotated[str, Argument(help="name, name@version or name@alias.")]
-OutputOption = Annotated[str, Option("--out", "-o", help="Parquet file to write, here or in a store such as s3://.")]
+OutputOption = Annotated[
+    str, Option("--out", "-o", help="Parquet or CSV file to write, here or in a store such as s3://.")
+]
 WorkspaceOption = Annotated[
     Path | None,
     Option(

@@ -91,7 +91,7 @@ class RowPredicate:
                 raise InvalidPredicate(self.text, f"its result is {relation.types[0]}, not true or false")
             is_true = relation.to_arrow_table().column(0)
         except duckdb.Error as error:
-            raise InvalidPredicate(self.text, " ".join(str(error).split())[:300]) from error
+            raise InvalidPredicate(self.text, _duckdb_reason(error)) from error
         return np.asarray(is_true.fill_null(False).to_numpy(), bool)
 
     @classmethod
@@ -138,6 +138,11 @@ def _plain_constant(node: Any) -> int | str | None:
     return text if kind == "STRING" else None
 
 
+def _duckdb_reason(error: duckdb.Error) -> str:
+    """Return what DuckDB says on one line, without the copy of the statement that it puts below."""
+    return " ".join(str(error).partition("\n\nLINE ")[0].split())[:300].rstrip(".")
+
+
 @lru_cache(maxsize=16)  # each step of a job reads the same rules, and a new DuckDB takes 11 ms
 def _parsed(text: str) -> object:
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
@@ -152,7 +157,7 @@ def _parsed(text: str) -> object:
     except RecursionError:
         raise InvalidPredicate(text[:200], "it is nested too deeply") from None
     except duckdb.Error as error:
-        raise InvalidPredicate(text[:200], " ".join(str(error).split())[:300]) from error
+        raise InvalidPredicate(text[:200], _duckdb_reason(error)) from error
     if parsed["error"]:
         raise InvalidPredicate(text, _reason(text, parsed))
     node = parsed["statements"][0]["node"] if len(parsed["statements"]) == 1 else {}

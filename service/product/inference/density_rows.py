@@ -35,8 +35,8 @@ from service.jobs.steps import Report, ignore_report
 from service.product.inference.scoring import absent_column_warnings, batches_with_first_row, join_batch_columns
 from service.product.outputs import (
     Output,
-    ParquetDraft,
-    check_parquet_output,
+    RowWriter,
+    check_rows_output,
     decode_dictionary_columns,
     ordered_thread_map,
     output_draft,
@@ -111,7 +111,7 @@ def write_density_scores(
     `n_rows`, the mean `log_likelihood` in nats of the possible rows, `n_impossible`, and `densities`: the columns whose
     part of it is a density, not a probability. Over graphs also `n_incomplete`, and `average` of `GraphAverage.to_json`.
     """
-    check_parquet_output(output, replace=replace)
+    check_rows_output(output, replace=replace)
     for name in keep:
         if name not in source.arrow_schema.names:
             raise UnknownColumn(name, source.arrow_schema.names)
@@ -136,7 +136,7 @@ def write_density_scores(
         ascending = _numbers_in(draft.with_name("sorted"), source.n_rows)
         ascending[:] = logs
         ascending.sort()
-        with ParquetDraft(draft, keep) as writer:
+        with RowWriter(draft, output, keep) as writer:
             first = 0
             for batch in _kept(source, keep):
                 n = batch.num_rows if keep else min(ROWS_AT_A_TIME, source.n_rows - first)
@@ -285,7 +285,7 @@ def write_imputed_rows(
     Returns `n_rows`, `n_filled` by column and `n_left`, as `Filled` has them. Raises InvalidRequest, UnknownColumn,
     InvalidEvidence or SchemaError.
     """
-    check_parquet_output(output, replace=replace)
+    check_rows_output(output, replace=replace)
     names = source.arrow_schema.names
     variables = variables_to_impute(model, filling, names)
     if filling.draws > 1 and DRAW in names:
@@ -304,7 +304,7 @@ def write_imputed_rows(
         first_row, batch = numbered
         return imputed_batches(model, batch, filling, first_row)
 
-    with output_draft(output, replace=replace) as draft, ParquetDraft(draft, source.arrow_schema.names) as writer:
+    with output_draft(output, replace=replace) as draft, RowWriter(draft, output, source.arrow_schema.names) as writer:
         rows = source.batches() if source.n_rows else iter([pa.RecordBatch.from_pylist([], source.arrow_schema)])
         for batches, own in ordered_thread_map(of, batches_with_first_row(rows), threads):
             for batch in batches:

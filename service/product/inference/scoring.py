@@ -28,7 +28,7 @@ from learners.schema import Chunk
 from learners.schema.encoding.encode import encode, nonnull_class_codes
 from learners.schema.encoding.unlike_training import UnlikeTraining
 from service.jobs.steps import Report, ignore_report
-from service.product.outputs import Output, ParquetDraft, check_parquet_output, ordered_thread_map, output_draft
+from service.product.outputs import Output, RowWriter, check_rows_output, ordered_thread_map, output_draft
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.class_answers import check_class_columns, check_top_k, top_classes, top_classes_batch
@@ -282,11 +282,11 @@ def score_files(
         raise NoClass
     check_top_k(top_k, interval)
     check_class_columns(model.schema.n_classes, top_k)
-    check_parquet_output(output, replace=replace)
+    check_rows_output(output, replace=replace)
     for absence in absent_column_warnings(model, source):
         warn(absence)
     n_rows, unlike = 0, UnlikeTraining(model.schema)
-    with output_draft(output, replace=replace) as draft, ParquetDraft(draft, keep) as writer:
+    with output_draft(output, replace=replace) as draft, RowWriter(draft, output, keep) as writer:
         for batch in scored_batches(model, source, keep, interval, is_explained, threads, top_k, unlike):
             writer.write(batch)
             n_rows += batch.num_rows

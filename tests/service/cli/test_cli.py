@@ -6,6 +6,7 @@ import re
 import signal
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -35,10 +36,22 @@ def test_predict_writes_a_parquet_file_and_keeps_an_existing_one(workspace, weat
     assert "--force" in failed.stderr and len(failed.stderr.strip().splitlines()) == 1
     fewpass(*command, "--force", workspace=workspace)
     assert [path.name for path in tmp_path.iterdir()] == ["scored.parquet"]
-    for name in ("scored.csv", "scored.json"):  # Parquet under the name of something else
+    for name in ("scored.xlsx", "scored.json"):  # Parquet under the name of something else
         other = ["predict", "weather", weather_files[1], "--out", tmp_path / name]
         failed = fewpass(*other, workspace=workspace, code=1).stderr
         assert "Parquet" in failed and "scored.parquet" in failed and not (tmp_path / name).exists()
+
+
+def test_predict_writes_csv_where_the_output_is_called_so(workspace, weather_files, tmp_path):
+    for name in ("scored.csv", "scored.parquet"):
+        fewpass("predict", "weather", weather_files[1], "-o", tmp_path / name, "--keep", "station", workspace=workspace)
+    tables = pa.csv.read_csv(tmp_path / "scored.csv"), pq.read_table(tmp_path / "scored.parquet")
+    assert tables[0].column_names == tables[1].column_names and tables[0].num_rows == 500
+    assert tables[0]["probability_yes"].to_pylist() == tables[1]["probability_yes"].to_pylist()
+    lists = fewpass(
+        "predict", "weather", weather_files[1], "-o", tmp_path / "l.csv", "--top-k", 1, workspace=workspace, code=1
+    )
+    assert "Name the output .parquet" in " ".join(lists.stderr.split()) and not (tmp_path / "l.csv").exists()
 
 
 def test_predict_looks_at_the_model_s_columns_only(workspace, weather_files, tmp_path):
