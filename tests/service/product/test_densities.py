@@ -106,7 +106,7 @@ def test_what_cannot_be_scored_or_imputed(here, weather_files, tmp_path):
     with pytest.raises(NoClass, match=r"\(score\).*\(impute\)"):
         product.predict_files(here, "sky", source, tmp_path / "x.parquet")
     with pytest.raises(InvalidRequest, match=r"name it .*x\.parquet"):
-        product.score_file_likelihoods(here, "sky", source, tmp_path / "x.csv")
+        product.score_file_likelihoods(here, "sky", source, tmp_path / "x.xlsx")
     with pytest.raises(UnknownColumn, match="'wind'"):
         product.score_file_likelihoods(here, "sky", source, tmp_path / "x", keep=["wind"])
     pq.write_table(pa.table({"other": [1]}), tmp_path / "other.parquet")
