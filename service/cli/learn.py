@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, cast
 import typer
 from typer import Argument, Option
 
+from learners.passes.row_rules import row_weight_rule
 from learners.wording import count_with_noun
 from service import product
 from service.cli.ask import parse_option
@@ -175,8 +176,9 @@ def train_command(
         by_name = product.find_version(here, version.name).version  # by the name alone: the champion, if there is one
     print_json_and_exit(version, json_output)
     seconds = time.perf_counter() - started
+    rows = "rows" if row_weight_rule(request.columns) is None else "rows (sum of weights)"
     out.print(
-        f"[bold]{version.name}@{version.version}[/]: {version.learner} from {version.n_rows:,} rows in {seconds:.2f} s"
+        f"[bold]{version.name}@{version.version}[/]: {version.learner} from {version.n_rows:,} {rows} in {seconds:.2f} s"
     )
     if update:
         out.print(rows_read_summary(passes), highlight=False)
