@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import gc
 import re
 from collections import Counter
 from graphlib import CycleError, TopologicalSorter
@@ -63,6 +64,16 @@ def tree_of(path):
 def nodes_of(path):
     """All that a file says, from the outside in; several tests look at it."""
     return list(ast.walk(tree_of(path)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nodes_are_no_garbage():
+    """Over a million nodes, none of which is garbage before the last test: to look for some took longer than to parse the files."""
+    gc.disable()
+    yield
+    for kept in (imports_of, nodes_of, tree_of):
+        kept.cache_clear()
+    gc.enable()
 
 
 @functools.cache
