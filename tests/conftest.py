@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
+    if "storage.control.migrations" in sys.modules:
+        from tests.support.control import make_tables_of_new_databases_at_once
+
+        make_tables_of_new_databases_at_once()
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
