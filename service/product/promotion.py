@@ -324,21 +324,22 @@ def _unlearned_rows(
     for number in numbers:
         learned = LearnedRows.of(model_versions.get_version(workspace.control, name, number))
         is_same = request.train.keeps_back and learned.keeps_back_as(by, request.train.holdout, request.train.seed)
-        if is_same and request.promotion.dataset is None:
-            continue
         try:
             rows = unlearned(schema)
+            changed = learned.changed_files(rows)
+            if is_same and request.promotion.dataset is None and not changed:
+                continue
             n_rows, n_left = _n_rows(rows), _n_rows(learned.unlearned(rows))
         except LearnerError:  # which measuring them reports
             continue
         if n_left == n_rows:
             continue
+        has, loss_is = ("may have", "may be") if changed else ("has", "is")
+        why = f", as {rows.files[changed[0]].path} has changed since" if changed else ""
         if n_left < request.promotion.min_rows:
-            words += (
-                f"; version {number} has learned {n_rows - n_left:,} of these {n_rows:,} rows, so its loss is too low"
-            )
+            words += f"; version {number} {has} learned {n_rows - n_left:,} of these {n_rows:,} rows{why}, so its loss {loss_is} too low"
         else:
-            words += f"; {n_rows - n_left:,} rows that version {number} has learned are left out"
+            words += f"; {n_rows - n_left:,} rows that version {number} {has} learned are left out{why}"
             leave_out.append(learned)
     return unlearned, words
 
@@ -365,7 +366,7 @@ class Quarantined(Conflict):
 
 
 def inspect_refresh_data(workspace: Workspace, run: Run) -> JSONObject:
-    """Return whether to train: `is_skipped` means that too little has changed. Quarantined if the newest files look
+    """Return whether to train: `is_skipped` means that too little has changed. Quarantined if a new file looks
     broken.
     """
     request = RefreshRequest(**run.request)
@@ -384,33 +385,50 @@ def inspect_refresh_data(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: ModelVersion, run: Run) -> list[str]:
-    """Compare the newest training file with the champion's training data; return the changes in words."""
-    train = request.train
+    """Compare each training file that the champion has not learned, or else the newest, with the champion's training data;
+    return the changes in words.
+    """
+    limits = Limits(points=float(request.quarantine_points or 0.0))
+    changes: list[str] = []
     try:
         model = map_model_version(champion).model
-        whole = open_training_source(workspace, train, run, model.schema)
-        newest = max(range(len(whole.files)), key=lambda i: (whole.files[i].mtime_ns or 0, whole.files[i].path))
-        rows = whole.only({newest}).thinned(MOST_ROWS)
-        counts = ServedCounts(Watched(model), present=rows.arrow_schema.names)
-        for batch in rows.batches(counts.columns):
-            counts.update(batch)
-        reference = training_reference(counts.watched, load_evaluation_counts(champion, counts.watched))
-        if reference is None or not counts.n_rows:
-            return []
-        report: JSONObject = drift_report(counts, reference, Limits(points=float(request.quarantine_points or 0.0)))
+        whole = open_training_source(workspace, request.train, run, model.schema)
+        for file in _files_to_look_at(whole, champion):
+            counts = ServedCounts(Watched(model), present=whole.arrow_schema.names)
+            for batch in whole.only({file}).thinned(MOST_ROWS).batches(counts.columns):
+                counts.update(batch)
+            reference = training_reference(counts.watched, load_evaluation_counts(champion, counts.watched))
+            if reference is None or not counts.n_rows:
+                continue
+            report: JSONObject = drift_report(counts, reference, limits)
+            _check_not_broken(report, whole.files[file].path, champion)
+            changes += [cause["words"] for cause in report["causes"]]
     except (CorruptFile, NotFound):  # of the champion: what is trained now may well be its repair
         return []
     except LearnerError as error:
-        raise Quarantined(f"The newest file cannot be read as the champion reads it: {error}", file="") from error
+        raise Quarantined(f"A new file cannot be read as the champion reads it: {error}", file="") from error
+    return list(dict.fromkeys(changes))
+
+
+def _files_to_look_at(source: Source, champion: ModelVersion) -> list[int]:
+    """Return the positions of the files that the champion has not learned, the newest first; of the newest if there are none,
+    or if the champion has learned no file that is known.
+    """
+    known = LearnedRows.of(champion).known_files(source)
+    newest = sorted(
+        range(len(source.files)), key=lambda i: (source.files[i].mtime_ns or 0, source.files[i].path), reverse=True
+    )
+    return (known and [i for i in newest if i not in set(known)]) or newest[:1]
+
+
+def _check_not_broken(report: JSONMapping, path: str, champion: ModelVersion) -> None:
     broken = [cause["words"] for cause in report["causes"] if cause["kind"] in BROKEN]
     if broken:
-        path = whole.files[newest].path
         raise Quarantined(
             f"{path} differs so much from what {champion.name}@{champion.version} learned that nothing was trained: "
             f"{'; '.join(broken[:5])}. Fix the data; if it is correct, refresh once with quarantine_points=null.",
             file=path,
         )
-    return [cause["words"] for cause in report["causes"]]
 
 
 def _champion(workspace: Workspace, request: RefreshRequest) -> ModelVersion | None:

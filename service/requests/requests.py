@@ -356,8 +356,8 @@ class RefreshRequest(LimitedRequest):
         default=None,
         ge=0.1,
         le=100,
-        description="Train nothing, for a person to look, if in the newest file so many points more rows are absent, missing, "
-        "unseen or out of range than the champion learned, or columns are swapped or clipped; null to train all the same.",
+        description="Train nothing, for a person to look, if in a file that the champion has not learned so many points more rows are "
+        "absent, missing, unseen or out of range than it learned, or columns are swapped or clipped; null to train all the same.",
         examples=[1.0],
     )
 

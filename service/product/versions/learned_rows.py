@@ -51,6 +51,15 @@ class LearnedRows:
         """Return the positions of the files that it has learned from."""
         return [index for index, file in enumerate(source.files) if self._place(file) is not None]
 
+    def changed_files(self, source: Source) -> list[int]:
+        """Return the positions of files that it has learned from with another content; unless it kept rows back by time,
+        nobody knows which of their rows it has learned.
+        """
+        if self.by is not None and self.by.by == "time" and self.by.column in source.arrow_schema.names:
+            return []
+        files = enumerate(source.files)
+        return [i for i, file in files if file.path in self.paths and self._place(file) is None]
+
     def keeps_back_as(self, by: KeptBack, share: float, seed: int) -> bool:
         """Return whether it kept back the same rows at random."""
         return self.by is not None and self.by.by == by.by == "random" and (self.share, self.seed) == (share, seed)
@@ -58,7 +67,8 @@ class LearnedRows:
     def unlearned(self, source: Source) -> Source:
         """Select the rows that it has not learned: those of other files, those that it kept back, and later ones.
 
-        A file whose bytes have changed since counts as another file, but for the times of its rows.
+        A file whose content has changed since may have only such rows added, so none of its rows counts as unlearned, but by
+        their times.
         """
         chosen = {index: self._unlearned(source, file) for index, file in enumerate(source.files)}
         return source.narrowed({index: own for index, own in chosen.items() if own is not None})
@@ -70,27 +80,30 @@ class LearnedRows:
         """Return the conditions of the rows of a file that were not learned; None if all were learned."""
         place, by = self._place(file), self.by
         is_by_time = by is not None and by.by == "time" and by.column in source.arrow_schema.names
-        if place is None and not (is_by_time and file.path in self.paths):
+        if place is None and file.path not in self.paths:
             return ()
         if is_by_time:
             assert by is not None
             return (Since(by.column, datetime.datetime.fromisoformat(by.newest or by.until)),)
-        if by is None or by.is_learned or by.by == "time":
+        if by is None or place is None or by.is_learned or by.by == "time":
             return None
         if by.by == "random":
             return (Share(self.share, self.seed, True, bool(file.stored_sha256)),)
-        n_first = min(max(by.n_first - (place or 0), 0), file.n_rows)
+        n_first = min(max(by.n_first - place, 0), file.n_rows)
         return None if n_first == file.n_rows else (First(n_first, True),)
 
 
 def learned_rows_warnings(workspace: Workspace, name: str, number: int, source: Source) -> list[str]:
-    """Return a warning if a version is measured on files that it has learned from."""
-    known = LearnedRows.of(get_version(workspace.control, name, number)).known_files(source)
-    if not known:
+    """Return a warning if a version is measured on files that it has learned from, or on paths whose content has changed since."""
+    learned = LearnedRows.of(get_version(workspace.control, name, number))
+    changed = [i for i, file in enumerate(source.files) if file.path in learned.paths]
+    known = learned.known_files(source)
+    if not known and not changed:
         return []
-    files = f"{len(known)} of {len(source.files)} files" if len(source.files) > 1 else source.files[known[0]].path
+    which, rows = (known, "rows") if known else (changed, "an earlier content")
+    files = f"{len(which)} of {len(source.files)} files" if len(source.files) > 1 else source.files[which[0]].path
     return [
-        f"{name}@{number} has learned rows of {files}: measured on what it has learned, a model looks better than it is. Measure it on other files."
+        f"{name}@{number} has learned {rows} of {files}: measured on what it has learned, a model looks better than it is. Measure it on other files."
     ]
 
 

@@ -176,6 +176,16 @@ def test_broken_data_is_kept_from_training_until_a_person_says_so(place):
     assert refresh(workspace, folder)["version"] == 3
 
 
+def test_a_broken_file_is_found_although_a_good_one_came_after_it(place):
+    workspace, folder = place
+    assert refresh(workspace, folder, quarantine_points=1.0)["version"] == 1
+    table = problems.rows(3000, 3)
+    add(folder, table.set_column(0, "size", pa.array(table["size"].to_numpy() * 100)), 1)
+    add(folder, problems.rows(3000, 2), 2)
+    with pytest.raises(Quarantined, match=r"1\.parquet differs so much .* size has numbers outside the range"):
+        refresh(workspace, folder, quarantine_points=1.0)
+
+
 def test_without_drift_nothing_is_trained(place):
     workspace, folder = place
     assert refresh(workspace, folder, when="drift")["version"] == 1, "there is no champion to keep"

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import duckdb
 import numpy as np
@@ -305,6 +306,27 @@ def test_a_champion_that_kept_back_other_rows_at_random_has_no_advantage_in_sile
     told = refreshed(workspace, folder, **how)
     words = "version 1 has learned" in told["reason"]
     assert words is is_said, told["reason"]
+
+
+def test_a_file_that_grows_may_hold_rows_that_the_champion_has_learned(workspace, folder):
+    how = {"holdout_by": "random"}
+    train(workspace, folder, model="m", columns={"id": "drop"}, aliases=["champion"], **how)
+    pq.write_table(alternating(2_150), folder / "0.parquet")
+    told = refreshed(workspace, folder, **how)
+    words = r"; version 1 may have learned (\d+) of these \1 rows, as \S+0\.parquet has changed since, so its loss may be too low$"
+    assert re.search(words, told["reason"]), told["reason"]
+    product.set_alias(workspace, "m", "champion", 1)
+    pq.write_table(alternating(2_000, 400), folder / "1.parquet")
+    told = refreshed(workspace, folder, {"newest_files": 2}, holdout=0.5, **how)
+    assert re.search(
+        r"; [\d,]+ rows that version 1 may have learned are left out, as \S+ has changed since", told["reason"]
+    )
+    for model in ("m@1", "m@2"):
+        evaluated = product.evaluate_model_version(
+            workspace, EvaluateRequest(model=model, uris=[str(folder / "0.parquet")])
+        )
+        rows = "an earlier content" if model == "m@1" else "rows"
+        assert f"{model} has learned {rows} of " in evaluated["warnings"][0]
 
 
 def in_duckdb(folder, monkeypatch, rows):
