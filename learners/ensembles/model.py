@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from learners.classifiers.description import training_facts_table
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.completeness import Completeness, LookUps, side_by_side
+from learners.classifiers.lookup.completeness import Completeness, LookUps
 from learners.classifiers.lookup.look_up_tables import (
     Tables,
     attribute_log_factors,
@@ -164,9 +164,9 @@ class EnsembleModel(ModelDefaults):
             )
             return out
 
-        def look_up_nulls(x: Codes, without: Codes) -> LookUps:
-            of_value, of_hidden = np.split(self.joints.log_evidence(side_by_side(x, without)), 2)
-            return LookUps(look_up(x), of_value, None, of_hidden)
+        def look_up_nulls(x: Codes, both: Codes) -> LookUps:
+            n, log_evidence = x.shape[1], self.joints.log_evidence(both)
+            return LookUps(look_up(x), log_evidence[:n], np.empty((0, self.schema.n_classes)), log_evidence[n:])
 
         return self._completeness.answers(
             chunk.x,

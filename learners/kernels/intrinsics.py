@@ -119,6 +119,35 @@ def add_four(
 
 
 @intrinsic
+def prefetch(typingctx: Context, terms: types.Type, first: types.Type, n: types.Type) -> Intrinsic:
+    """Ask for the memory of terms[first] and terms[first + n - 1] of a one-dimensional array of float32; any place will do.
+
+    Of few numbers each, from places far apart, rows are added in half the time if those to come are asked for.
+    """
+    require_types(
+        is_contiguous_array_type(terms, types.float32),
+        "prefetch takes a contiguous one-dimensional array of float32",
+        terms,
+    )
+    require_types(
+        is_integer_type(first) and is_integer_type(n), "prefetch takes integers as place and number", first, n
+    )
+
+    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        start = cgutils.create_struct_proxy(signature.args[0])(context, builder, args[0]).data
+        byte, whole = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, whole, whole, whole])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        last = builder.sub(builder.add(args[1], args[2]), ir.IntType(64)(1))
+        for place in (args[1], last):
+            address = builder.bitcast(builder.gep(start, [place]), byte)
+            builder.call(function, [address, whole(0), whole(3), whole(1)])  # to be read, kept in every cache
+        return context.get_dummy_value()
+
+    return types.void(terms, types.int64, types.int64), codegen
+
+
+@intrinsic
 def _byte_pointer(typingctx: Context, address: types.Type) -> Intrinsic:
     """Convert an address to a pointer."""
     require_types(address == types.uint64, "bytes_at_address takes an address as a uint64", address)

@@ -16,6 +16,7 @@ ARGUMENTS = {
     "popcount": [(np.uint64(1),), (np.uint32(1),), (1.0,)],
     "equal_bytes_bitmask": [(CODES, 0, BYTE), (WIDE, 0, BYTE), (CODES[::2], 0, BYTE), (CODES, 0.0, BYTE), (CODES, 0, WIDE[0])],
     "add_four": [(NUMBERS, 0, SINGLES, 0), (NUMBERS, 0, NUMBERS, 0), (SINGLES, 0, SINGLES, 0), (NUMBERS[::2], 0, SINGLES, 0), (NUMBERS, 0.0, SINGLES, 0)],
+    "prefetch": [(SINGLES, -3, 5), (NUMBERS, 0, 1), (SINGLES[::2], 0, 1), (SINGLES, 0.0, 1), (SINGLES, 0, 1.0)],
     "bytes_at_address": [None, (0, 1), (0.0, 1)],
     "unchecked_array_item": [(NUMBERS, 0), (BLOCK, 0), (NUMBERS[::2], 0), (NUMBERS, 0.0)],
     "load_lanes": [(BLOCK, 0), (WHOLE, 0), (BLOCK.T, 0), (NUMBERS, 0), (BLOCK, 0.0)],

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.lookup.kernels import (
-    fill_null_is_value_probability,
-    hide_nulls,
-    mark_unknown_and_null_rows,
-)
-from learners.kernels.arrays import Codes, Floats, Integers, freeze_arrays, read_only_array
+from learners.classifiers.lookup.kernels import hide_nulls, mark_unknown_and_null_rows, mix_answers
+from learners.kernels.arrays import Codes, Floats, Integers, Uint8s, freeze_arrays, read_only_array
 from learners.schema import Schema
 
 LACKS_PARENT, HAS_NULL = 1, 2
@@ -26,7 +22,7 @@ class LookUps(NamedTuple):
 
     value: Floats  # (n, n_classes) probabilities
     of_value: Floats  # (n,) log P(known), by one network
-    hidden: Floats | None  # as `value`, where they are as good as known
+    hidden: Floats  # as `value`; empty where they are looked up only for some rows
     of_hidden: Floats
 
 
@@ -68,44 +64,40 @@ class Completeness:
         being summed out.
 
         Given (n_attributes, m) codes, `look_up` returns the probabilities (m, n_classes) of complete rows,
-        `look_up_nulls` these with `log_evidence`, `answer_known` those of any rows with the log evidence (m,), and
-        `look_up_known` both by lookups, in which a missing parent ends the context; `log_evidence` returns the latter
-        from one network.
+        `answer_known` those of any rows with the log evidence (m,), and `look_up_known` both by lookups, in which a
+        missing parent ends the context; `log_evidence` returns the latter from one network. `look_up_nulls` also takes
+        the codes (n_attributes, 2 m) of the rows and of the same with nulls hidden, side by side: one call for both.
         """
         marks = np.zeros(x.shape[1], np.uint8)
         mark_unknown_and_null_rows(x, self._limits, self.nullable, marks)
         if not marks.any():
             return look_up(x)
         parts, unsure = list[tuple[Integers, Floats]](), list[tuple[Integers, Floats]]()
-        for mark in np.flatnonzero(np.bincount(marks)).tolist():
-            rows = np.flatnonzero(marks == mark)
+        for mark, rows in _groups(marks):
             own = x if rows.size == marks.size else read_only_array(x[:, rows])
             if not mark & HAS_NULL:
                 parts.append((rows, answer_known(own)[0] if mark else look_up(own)))
                 continue
             lacks = bool(mark & LACKS_PARENT)
-            without, log_hidden = self._hide(own)
+            both, log_hidden = self._hide(own, beside=not lacks)
             if lacks:
-                p, of_value = answer_known(own)
-                found = LookUps(p, log_evidence(own), None, log_evidence(without))
+                p, of_known = answer_known(own)
+                found = LookUps(p, log_evidence(own), np.empty((0, p.shape[1])), log_evidence(both))
             else:
-                found = look_up_nulls(own, without)
+                found = look_up_nulls(own, both)
                 p = found.value
-            weight = null_is_value_probability(found.of_value, found.of_hidden, log_hidden)
-            weight[found.of_value == -np.inf] = 0.0  # no class can produce the row with its nulls as values
-            places = np.flatnonzero(weight < SURE)
-            if places.size and not lacks:
-                likely = places[weight[places] >= LIKELY]
-                if likely.size:
-                    if found.hidden is None:
-                        p_likely, _ = look_up_known(read_only_array(without[:, likely]))
-                    else:
-                        p_likely = found.hidden[likely]
-                    p[likely] = _mean(weight[likely], p[likely], p_likely)
-                places = places[weight[places] < LIKELY]
-            if places.size:
-                evidence = of_value[places] if lacks else look_up_known(read_only_array(own[:, places]))[1]
-                unsure.append((rows[places], evidence))
+            weights = np.empty(rows.size)
+            if mix_answers(found.of_value, found.of_hidden, log_hidden, SURE, LIKELY, found.hidden, p, weights):
+                places = np.flatnonzero(weights < (LIKELY if found.hidden.size else SURE))
+                if not lacks:
+                    likely = places[weights[places] >= LIKELY]
+                    if likely.size:
+                        p_likely, _ = look_up_known(read_only_array(both[:, rows.size + likely]))
+                        p[likely] = _mean(weights[likely], p[likely], p_likely)
+                        places = places[weights[places] < LIKELY]
+                if places.size:
+                    evidence = of_known[places] if lacks else look_up_known(read_only_array(own[:, places]))[1]
+                    unsure.append((rows[places], evidence))
             parts.append((rows, p))
         out = parts[0][1]
         if len(parts) > 1:
@@ -116,36 +108,31 @@ class Completeness:
             rows, of_value = (np.concatenate(part) for part in zip(*unsure, strict=True))
             without, log_hidden = self._hide(read_only_array(x[:, rows]))
             hidden, evidence = answer_known(without)
-            out[rows] = _mean(null_is_value_probability(of_value, evidence, log_hidden), out[rows], hidden)
+            p = out[rows]
+            mix_answers(of_value, evidence, log_hidden, 2.0, 0.0, hidden, p, np.empty(rows.size))
+            out[rows] = p
         return out
 
-    def _hide(self, x: Codes) -> tuple[Codes, Floats]:
-        """Mark the nulls of rows (n_attributes, n) as missing, and return the log probabilities (n,) of hiding exactly
-        these.
+    def _hide(self, x: Codes, beside: bool = False) -> tuple[Codes, Floats]:
+        """Mark the nulls of rows (n_attributes, n) as missing, `beside` the rows as they are if asked for, and return the log
+        probabilities (n,) of hiding exactly these.
         """
-        hidden, log_hidden = np.empty_like(x), np.empty(x.shape[1])
+        hidden, log_hidden = np.empty((x.shape[0], x.shape[1] * (1 + beside)), x.dtype), np.empty(x.shape[1])
         hide_nulls(x, self.sizes, self._used, self.nullable, self._log_factorial, hidden, log_hidden)
-        return read_only_array(hidden), log_hidden
+        hidden.setflags(write=False)
+        return hidden, log_hidden
 
 
-def side_by_side(x: Codes, without: Codes) -> Codes:
-    """Rows (n_attributes, n) and as many others (n_attributes, n) as (n_attributes, 2 n): one call of a kernel for both."""
-    return read_only_array(np.concatenate([x, without], axis=1))
+def _groups(marks: Uint8s) -> Iterator[tuple[int, Integers]]:
+    """Yield each mark of some rows, and the rows."""
+    if marks.size == 1:
+        yield int(marks[0]), np.zeros(1, np.int64)
+        return
+    for mark in np.flatnonzero(np.bincount(marks)).tolist():
+        yield mark, np.flatnonzero(marks == mark)
 
 
 def _mean(weight: Floats, of_value: Floats, of_hidden: Floats) -> Floats:
     """Return the weighted mean (n, n_classes) of two answers; the first has weight (n,)."""
     share = weight[:, np.newaxis]
     return np.asarray(share * of_value + (1 - share) * of_hidden)
-
-
-def null_is_value_probability(of_value: Floats, of_hidden: Floats, log_hidden: Floats) -> Floats:
-    """Return the probability (n,) that the nulls of each row are values, from the log probabilities of the row with
-    nulls as values and as hidden.
-
-    `log_hidden` (n,) is the log probability of hiding exactly these. If neither reading is possible, both give
-    the prior.
-    """
-    weight = np.empty(of_value.size)
-    fill_null_is_value_probability(of_value, of_hidden, log_hidden, weight)
-    return weight

@@ -8,7 +8,7 @@ import numpy as np
 
 from learners.counts.sparse_kernels import binary_search_index
 from learners.kernels.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
-from learners.kernels.intrinsics import add_four, popcount
+from learners.kernels.intrinsics import add_four, popcount, prefetch
 from learners.kernels.jit import inner_kernel, kernel
 
 BLOCK_ROWS = 256
@@ -16,7 +16,8 @@ BLOCK_ROWS = 256
 # cache holds: the 97 MB of an ensemble take 1.9 us a row instead of 4.8 (`benchmarks.null_rows`).
 CACHED_CELLS, BLOCK_SUMS = 1 << 17, 1 << 16
 EMPTY = -1
-FOUND = -2  # less a row: that of a key in its place
+AHEAD = 8  # rows of which a table's numbers are asked for before they are added
+ABSENT, FOUND = -1, -2  # in place of a key: it has no row; its row, subtracted
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # of keys, whose highest bits are the slot
 
 
@@ -119,102 +120,139 @@ def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (n_blo
 
 
 @inner_kernel
-def _add_backed_off(tables, a, x, row, is_pending, log_joint):  # OUT (C,) uint8 is_pending: scratch; (n, C) log_joint
-    """Add the term of a row with an unseen context or value, or one for which only the rest was stored.
+def _find_all(tables, a, keys):  # (n,) int64, in place
+    """Put FOUND less its row of `vectors` in place of each key, ABSENT where there is none.
 
-    A value unseen in the context takes the context's rest for the classes observed there, and continues with the
-    last parent dropped for the others (m-estimates), or for all of them (HDP).
+    Most keys are in their own slots, or these are empty: all such are found first, without a branch.
     """
-    first, value = tables.parent_starts[a], np.int64(x[tables.attribute[a], row])
-    depth = np.int64(0)  # parents before the first that training never saw: the same context must not count twice
-    context = np.int64(0)
-    is_seen = True
-    for d in range(first, tables.parent_starts[a + 1]):
-        code, size = np.int64(x[tables.parents[d], row]), tables.parent_sizes[d]
-        is_seen = is_seen and code < size
-        depth += is_seen
-        context += (code if is_seen else size) * tables.strides[d]
-    for k in range(is_pending.size):
-        is_pending[k] = 1
-    n_keys = tables.n_values[a] + 1
-    n_parents = tables.parent_starts[a + 1] - first
-    start = np.int64(0)
-    if depth < n_parents:
-        start = tables.strides[first] * (tables.parent_sizes[first] + 1) * n_keys
-    while True:
-        entry = _find(tables, a, start + context * n_keys + value)
-        if entry >= 0:
-            for k in range(is_pending.size):
-                if is_pending[k]:
-                    log_joint[row, k] += tables.vectors[entry, k]
-            return
-        entry = _find(tables, a, start + context * n_keys + n_keys - 1)
-        if entry < 0 and start > 0:  # no entries of its own: read as a context that training never saw
-            start = np.int64(0)
-            continue
-        start = np.int64(0)
-        if entry >= 0:
-            for k in range(is_pending.size):
-                rest = tables.vectors[entry, k]
-                if is_pending[k] and not np.isnan(rest):
-                    log_joint[row, k] += rest
-                    is_pending[k] = tables.is_hierarchical[0]
-        if depth == 0:
-            return
-        depth -= 1
-        size = tables.parent_sizes[first + depth]
-        digit = context // tables.strides[first + depth] % (size + 1)
-        context += (size - digit) * tables.strides[first + depth]
-
-
-@inner_kernel
-def _add_sparse_block(tables, a, x, first, last, cells, is_pending, log_joint):  # OUT (n_block,) int64 cells: scratch
-    """Add the terms of a hash table to a block of rows: first all keys, then all rows of `vectors`, so that memory
-    accesses overlap.
-    """
-    n_values = tables.n_values[a]
-    values, joint = x[tables.attribute[a], first:last], log_joint[first:last]
-    for row in range(values.size):
-        cells[row] = np.int64(values[row]) if values[row] < n_values else np.int64(-1)
-    for d in range(tables.parent_starts[a], tables.parent_starts[a + 1]):
-        parent, size = x[tables.parents[d], first:last], tables.parent_sizes[d]
-        stride = tables.strides[d] * (n_values + 1)
-        for row in range(values.size):
-            is_seen = cells[row] >= 0 and parent[row] < size
-            cells[row] = cells[row] + np.int64(parent[row]) * stride if is_seen else np.int64(-1)
-    if tables.key_high.size == 0 and tables.key_low.size > 0:
-        _find_at_first(tables, a, cells[: values.size])
-    for row in range(values.size):
-        if cells[row] >= 0:
-            cells[row] = FOUND - _find(tables, a, cells[row])
-    n_classes = tables.log_prior.size
-    n_fours = n_classes - n_classes % 4
-    vectors, sums = tables.vectors.reshape(-1), joint.reshape(-1)
-    for row in range(values.size):
-        if cells[row] <= FOUND:
-            entry = (FOUND - cells[row]) * n_classes
-            for k in range(0, n_fours, 4):
-                add_four(sums, row * n_classes + k, vectors, entry + k)
-            for k in range(n_fours, n_classes):
-                joint[row, k] += vectors[np.uint64(entry + k)]
-        elif values[row] < n_values:
-            _add_backed_off(tables, a, x, first + row, is_pending, log_joint)
-
-
-@inner_kernel
-def _find_at_first(tables, a, cells):  # (n_block,) int64 keys, in place
-    """Put FOUND less its row of `vectors` in place of each key that is in its own slot: three in four, without a branch."""
     begin, shift = tables.hash_starts[a], np.uint64(tables.hash_shifts[a])
     words, ranks, last = tables.hash_words[begin:], tables.hash_ranks[begin:], np.uint64(tables.key_low.size - 1)
-    for i in range(cells.size):
-        key = cells[i]
+    is_wide = tables.key_high.size > 0
+    for i in range(keys.size if tables.key_low.size else 0):
+        key = keys[i]
         slot = (np.uint64(key) * MULTIPLIER) >> shift
         place, bit = slot >> np.uint64(6), slot & np.uint64(63)
         before = words[place] & ((np.uint64(1) << bit) - np.uint64(1))
         entry = min(np.uint64(ranks[place]) + popcount(before), last)
         is_used = (words[place] >> bit) & np.uint64(1) != np.uint64(0)
         is_own = is_used & (tables.key_low[entry] == np.uint32(key)) & (key >= 0)
-        cells[i] = FOUND - np.int64(entry) if is_own else key
+        if is_wide:
+            is_own &= tables.key_high[entry] == np.uint32(key >> 32)
+        keys[i] = FOUND - np.int64(entry) if is_own else (key if is_used else ABSENT)
+    for i in range(keys.size):
+        if keys[i] >= 0:
+            keys[i] = FOUND - _find(tables, a, keys[i])
+
+
+@inner_kernel
+def _add_backed_off(tables, a, x, first, n, scratch, is_pending, log_joint):
+    """Add the terms of n rows with an unseen context or value, or for which only the rest was stored.
+
+    Their numbers from `first` are scratch[1][:n]; OUT scratch, four (n_block,) int64, is_pending (n_block, C) uint8, log_joint. A value
+    unseen in the context takes the context's rest for the classes observed there, and continues with the last parent dropped
+    for the others (m-estimates), or for all of them (HDP). All rows go a step together, so that memory accesses overlap.
+    """
+    keys, rows, bases, depths = scratch
+    begin, end = tables.parent_starts[a], tables.parent_starts[a + 1]
+    values, n_keys = x[tables.attribute[a]], tables.n_values[a] + 1
+    is_hierarchical, n_classes = tables.is_hierarchical[0], tables.log_prior.size
+    vectors = tables.vectors.reshape(-1)
+    own_start = np.int64(0)  # of the entries of contexts that end at a missing parent
+    if end > begin:
+        own_start = tables.strides[begin] * (tables.parent_sizes[begin] + 1) * n_keys
+    for i in range(n):
+        row = first + rows[i]
+        depth = np.int64(0)  # parents before the first that training never saw: the same context must not count twice
+        context = np.int64(0)
+        is_seen = True
+        for d in range(begin, end):
+            code, size = np.int64(x[tables.parents[d], row]), tables.parent_sizes[d]
+            is_seen = is_seen and code < size
+            depth += is_seen
+            context += (code if is_seen else size) * tables.strides[d]
+        bases[i], depths[i] = context * n_keys, depth
+        keys[i] = ABSENT  # as the caller found with all parents
+        if not is_seen:
+            bases[i] += own_start
+            keys[i] = bases[i] + np.int64(values[row])
+        is_pending[rows[i]] = 1
+    while n > 0:
+        _find_all(tables, a, keys[:n])
+        n_left = 0
+        for i in range(n):
+            prefetch(vectors, (FOUND - keys[min(i + AHEAD, n - 1)]) * n_classes, n_classes)
+            if keys[i] > FOUND:
+                rows[n_left], bases[n_left], depths[n_left] = rows[i], bases[i], depths[i]
+                n_left += 1
+            else:
+                for k in range(n_classes):
+                    if is_pending[rows[i], k]:
+                        log_joint[first + rows[i], k] += tables.vectors[FOUND - keys[i], k]
+        n = n_left
+        for i in range(n):
+            keys[i] = bases[i] + n_keys - 1
+        _find_all(tables, a, keys[:n])
+        n_left = 0
+        for i in range(n):
+            prefetch(vectors, (FOUND - keys[min(i + AHEAD, n - 1)]) * n_classes, n_classes)
+            row, base, depth = rows[i], bases[i], depths[i]
+            is_own = depth < end - begin and base >= own_start
+            if keys[i] <= FOUND:
+                for k in range(is_pending.shape[1]):
+                    rest = tables.vectors[FOUND - keys[i], k]
+                    if is_pending[row, k] and not np.isnan(rest):
+                        log_joint[first + row, k] += rest
+                        is_pending[row, k] = is_hierarchical
+            if is_own:
+                base -= own_start
+            if (
+                keys[i] <= FOUND or not is_own
+            ):  # else it has no entries of its own: read as a context that training never saw
+                depth -= 1
+                if depth >= 0:
+                    d = begin + depth
+                    code = np.int64(x[tables.parents[d], first + row])
+                    base += (tables.parent_sizes[d] - code) * tables.strides[d] * n_keys
+            if depth >= 0:
+                rows[n_left], bases[n_left], depths[n_left] = row, base, depth
+                keys[n_left] = base + np.int64(values[first + row])
+                n_left += 1
+        n = n_left
+
+
+@inner_kernel
+def _add_sparse_block(tables, a, x, first, last, scratch, is_pending, log_joint):  # OUT scratch: four (n_block,) int64
+    """Add the terms of a hash table to a block of rows: first all keys, then all rows of `vectors`, so that memory
+    accesses overlap.
+    """
+    cells, rows, _, _ = scratch
+    n_values = tables.n_values[a]
+    values = x[tables.attribute[a], first:last]
+    for row in range(values.size):
+        cells[row] = np.int64(values[row]) if values[row] < n_values else ABSENT
+    for d in range(tables.parent_starts[a], tables.parent_starts[a + 1]):
+        parent, size = x[tables.parents[d], first:last], tables.parent_sizes[d]
+        stride = tables.strides[d] * (n_values + 1)
+        for row in range(values.size):
+            is_seen = cells[row] >= 0 and parent[row] < size
+            cells[row] = cells[row] + np.int64(parent[row]) * stride if is_seen else ABSENT
+    _find_all(tables, a, cells[: values.size])
+    n_classes, n_backed_off = tables.log_prior.size, 0
+    n_fours = n_classes - n_classes % 4
+    vectors, sums = tables.vectors.reshape(-1), log_joint.reshape(-1)
+    for row in range(values.size):
+        prefetch(vectors, (FOUND - cells[min(row + AHEAD, values.size - 1)]) * n_classes, n_classes)
+        if cells[row] <= FOUND:
+            entry, place = (FOUND - cells[row]) * n_classes, (first + row) * n_classes
+            for k in range(0, n_fours, 4):
+                add_four(sums, place + k, vectors, entry + k)
+            for k in range(n_fours, n_classes):
+                sums[np.uint64(place + k)] += vectors[np.uint64(entry + k)]
+        elif values[row] < n_values:
+            rows[n_backed_off] = row
+            n_backed_off += 1
+    if n_backed_off:
+        _add_backed_off(tables, a, x, first, n_backed_off, scratch, is_pending, log_joint)
 
 
 @inner_kernel
@@ -256,7 +294,9 @@ def look_up_class_probabilities(tables, x, first, last, is_normalized, out):
     n_classes, n_block = tables.log_prior.size, BLOCK_ROWS
     if tables.dense.size + tables.vectors.size > CACHED_CELLS:
         n_block = max(BLOCK_ROWS, BLOCK_SUMS // n_classes)
-    cells, is_pending = np.empty(min(n_block, last - first), np.int64), np.empty(n_classes, np.uint8)
+    n_block = max(1, min(n_block, last - first))
+    cells, is_pending = np.empty(n_block, np.int64), np.empty((n_block, n_classes), np.uint8)
+    scratch = (cells, np.empty(n_block, np.int64), np.empty(n_block, np.int64), np.empty(n_block, np.int64))
     for block in range(first, last, n_block):
         end = min(block + n_block, last)
         for row in range(block, end):
@@ -264,7 +304,7 @@ def look_up_class_probabilities(tables, x, first, last, is_normalized, out):
                 out[row, k] = tables.log_prior[k]
         for a in range(tables.attribute.size):
             if tables.dense_starts[a] < 0:
-                _add_sparse_block(tables, a, x, block, end, cells, is_pending, out)
+                _add_sparse_block(tables, a, x, block, end, scratch, is_pending, out)
             else:
                 _add_dense_block(tables, a, x, block, end, cells, out)
         if is_normalized:
@@ -366,28 +406,49 @@ def mark_unknown_and_null_rows(x, limits, nullable, marks):  # (m, n) codes, (m,
 def hide_nulls(x, sizes, used, nullable, log_factorial, hidden, log_hidden):
     """Turn the nulls of rows into missing values, and compute the probability of hiding exactly these.
 
-    x (m, n) codes; sizes (m,) int64; used, nullable (m,) bool; log_factorial (m + 2,) float64; OUT hidden (m, n)
-    as x, log_hidden (n,) float64. Hiding exactly s given ones of n known values has probability s! (n - s)! / (n
-    + 1)!, under a uniform prior on the share of hidden values.
+    x (m, n) codes; sizes (m,) int64; used, nullable (m,) bool; log_factorial (m + 2,) float64; OUT hidden as x, or (m, 2 n) with
+    the rows of x before those of hidden nulls, log_hidden (n,) float64. Hiding exactly s given ones of n known values has
+    probability s! (n - s)! / (n + 1)!, under a uniform prior on the share of hidden values.
     """
-    n_known, n_nulls = np.zeros(x.shape[1], np.int64), np.zeros(x.shape[1], np.int64)
+    n_rows = x.shape[1]
+    first = hidden.shape[1] - n_rows
+    n_known, n_nulls = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.int64)
     for i in range(x.shape[0]):
         size, is_used, is_nullable = sizes[i], used[i], nullable[i]
-        for row in range(x.shape[1]):
+        if first:
+            hidden[i, :first] = x[i]
+        for row in range(n_rows):
             code = np.int64(x[i, row])
             is_null = is_nullable and code == 0
-            hidden[i, row] = size if is_null else code
+            hidden[i, first + row] = size if is_null else code
             n_known[row] += is_used and code < size
             n_nulls[row] += is_null
-    for row in range(x.shape[1]):
+    for row in range(n_rows):
         n, s = n_known[row], n_nulls[row]
         log_hidden[row] = log_factorial[s] + log_factorial[n - s] - log_factorial[n + 1]
 
 
 @kernel
-def fill_null_is_value_probability(of_value, of_hidden, log_hidden, weight):  # (n,) float64 each; OUT (n,) float64
-    """One kernel for what takes numpy ten calls, of each of which one row takes a microsecond."""
-    for row in range(weight.size):
-        is_neither = of_value[row] == -np.inf and of_hidden[row] == -np.inf  # -inf - -inf is NaN
-        log_odds = -log_hidden[row] if is_neither else of_value[row] - of_hidden[row] - log_hidden[row]
-        weight[row] = 1 / (1 + np.exp(-min(max(log_odds, -700.0), 700.0)))
+def mix_answers(of_value, of_hidden, log_hidden, sure, likely, hidden, p, weights):
+    """Average the answers of rows with their nulls as values and as hidden where the weight of the first is at least `likely` and below `sure`.
+
+    of_value, of_hidden (n,) float64: log probabilities of the row in both readings; log_hidden (n,) float64: that of hiding exactly
+    its nulls; hidden (n, C) float64: the second answers, empty to average none. p (n, C) float64: the first answers, in place; OUT
+    weights (n,) float64, 0 of rows that no class can produce with their nulls as values. Returns the number of weights below `sure`
+    of rows that are not averaged.
+    """
+    n_left = 0
+    for row in range(weights.size):
+        weight = 0.0
+        if of_value[row] > -np.inf:
+            log_odds = of_value[row] - of_hidden[row] - log_hidden[row]
+            weight = 1.0 / (1.0 + np.exp(-min(max(log_odds, -700.0), 700.0)))
+        weights[row] = weight
+        if weight >= sure:
+            continue
+        if weight < likely or not hidden.size:
+            n_left += 1
+            continue
+        for k in range(p.shape[1]):
+            p[row, k] = weight * p[row, k] + (1.0 - weight) * hidden[row, k]
+    return n_left

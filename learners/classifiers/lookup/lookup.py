@@ -22,7 +22,7 @@ from learners.classifiers.description import (
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compilation import compile_lookup_tables, compile_lookup_variance_tables
-from learners.classifiers.lookup.completeness import Completeness, LookUps, side_by_side
+from learners.classifiers.lookup.completeness import Completeness, LookUps
 from learners.classifiers.lookup.elimination import Elimination
 from learners.classifiers.lookup.kernels import ManyClassTables, normalize_log_joint_rows
 from learners.classifiers.lookup.look_up_tables import (
@@ -171,10 +171,12 @@ class LookupModel(ModelDefaults):
         """Return the result of `answer_known` by lookups, in which a missing parent ends the context."""
         logs = np.empty((x.shape[1], self.schema.n_classes))
         fill_class_log_joints(self._tables, x, 0, x.shape[1], logs)
-        return normalize_log_joints(logs, self._tables.log_prior)
+        log_evidence = np.empty(x.shape[1])
+        normalize_log_joint_rows(logs, self._tables.log_prior, log_evidence)
+        return logs, log_evidence
 
-    def _look_up_nulls(self, x: Codes, without: Codes) -> LookUps:
-        p, log_evidence = self.look_up_known(side_by_side(x, without))
+    def _look_up_nulls(self, x: Codes, both: Codes) -> LookUps:
+        p, log_evidence = self.look_up_known(both)
         n = x.shape[1]
         return LookUps(p[:n], log_evidence[:n], p[n:], log_evidence[n:])
 

@@ -94,6 +94,19 @@ def test_dense_and_hash_tables_give_the_same_bits(data):
     assert np.array_equal(*found)
 
 
+@given(data=st.data())
+def test_keys_of_more_than_32_bits_are_found_by_all_their_bits(data):
+    """Contexts are numbered in such steps that the lower bits of their keys are those of every second other one."""
+    schema, structure, training, asked = data.draw(networks(unseen=True))
+    found, strides = [], compilation.context_strides
+    for step in (1, 1 << 31):
+        with pytest.MonkeyPatch.context() as patch:
+            every_form(patch, "hash")
+            patch.setattr(compilation, "context_strides", lambda *family, step=step: strides(*family) * step)
+            found.append(model_of(schema, structure, training, 1.0).predict_proba(asked))
+    assert np.array_equal(*found)
+
+
 @pytest.mark.parametrize(
     ("sizes", "structure_of"),
     [
