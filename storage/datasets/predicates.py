@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import duckdb
 import numpy as np
@@ -38,7 +37,6 @@ class RowPredicate:
 
     def __init__(self, text: str, *, is_new: bool = False) -> None:
         self.text = text.strip()
-        self._own = threading.local()
         names: dict[str, None] = {}
         for node, depth in _expressions(_parsed(self.text)):
             if is_new:
@@ -81,15 +79,16 @@ class RowPredicate:
         With `is_strict` a value with which it cannot be computed is an error, and not a row that does not fulfil it. Raises
         InvalidPredicate also if a column is missing, or types do not allow the comparison.
         """
-        connection = self._connection()
         table = pa.Table.from_batches([rows])
+        # TRY: text in a column of numbers, 0 as a divisor, a sum too large. One such value in a file that comes next year
+        # must not end every training from then on.
+        result = f"{'' if is_strict else 'TRY'}(\n{self.text}\n) AS is_true"
         try:
-            # TRY: text in a column of numbers, 0 as a divisor, a sum too large. One such value in a file that comes next
-            # year must not end every training from then on.
-            relation = connection.from_arrow(table).project(f"{'' if is_strict else 'TRY'}(\n{self.text}\n) AS is_true")
-            if str(relation.types[0]) != "BOOLEAN":
-                raise InvalidPredicate(self.text, f"its result is {relation.types[0]}, not true or false")
-            is_true = relation.to_arrow_table().column(0)
+            with duckdb_files.isolated_duckdb() as connection:
+                relation = connection.from_arrow(table).project(result)
+                if str(relation.types[0]) != "BOOLEAN":
+                    raise InvalidPredicate(self.text, f"its result is {relation.types[0]}, not true or false")
+                is_true = relation.to_arrow_table().column(0)
         except duckdb.Error as error:
             raise InvalidPredicate(self.text, _duckdb_reason(error)) from error
         return np.asarray(is_true.fill_null(False).to_numpy(), bool)
@@ -100,17 +99,6 @@ class RowPredicate:
         if len(predicates) == 1:
             return predicates[0]
         return cls(" OR ".join(f"(\n{predicate.text}\n)" for predicate in predicates))  # a text may end in a comment
-
-    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
-        """Pickle only the text: connections stay in their process."""
-        return type(self), (self.text,)
-
-    def _connection(self) -> duckdb.DuckDBPyConnection:
-        # A connection serves one thread at a time; passes have several.
-        if not hasattr(self._own, "connection"):
-            self._own.connection = duckdb_files.open_isolated_duckdb()
-        connection: duckdb.DuckDBPyConnection = self._own.connection
-        return connection
 
 
 def _equality(node: Any) -> tuple[str, list[int | str]] | None:
@@ -143,14 +131,14 @@ def _duckdb_reason(error: duckdb.Error) -> str:
     return " ".join(str(error).partition("\n\nLINE ")[0].split())[:300].rstrip(".")
 
 
-@lru_cache(maxsize=16)  # each step of a job reads the same rules, and a new DuckDB takes 11 ms
+@lru_cache(maxsize=16)  # each step of a job reads the same rules
 def _parsed(text: str) -> object:
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InvalidPredicate(
             text.encode("ascii", "backslashreplace").decode(), "it contains something that is not text"
         )
     try:
-        with duckdb_files.open_isolated_duckdb() as connection:
+        with duckdb_files.isolated_duckdb() as connection:
             parameters = [f"{_BEFORE}{text}{_AFTER}"]
             ((document,),) = connection.execute("SELECT json_serialize_sql(?)", parameters).fetchall()
         parsed = json.loads(document)

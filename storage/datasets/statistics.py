@@ -66,7 +66,7 @@ class StatisticStore:
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
         self._entries: dict[str, Entry] = {}
-        self._reader, self._writer = duckdb_files.Instance(self.directory), duckdb_files.Instance()
+        self._reader = duckdb_files.Instance(self.directory)
 
     def get(self, key: str) -> pa.Table | None:
         """Return the table stored under a key (SHA-256 of specification, schema and files in hexadecimal digits), or
@@ -125,7 +125,7 @@ class StatisticStore:
         if self._paths(_checked_key(key)):
             return
         with draft_file_path(self.directory, "statistic.duckdb") as draft:
-            _write(draft, key, table, spec or {}, self._writer)
+            _write(draft, key, table, spec or {})
             path = self.directory / f"{key}-{sha256_of_file(draft)}.duckdb"
             publish_draft_file(draft, path)
         if identities := sorted(files):
@@ -190,7 +190,7 @@ def _is_flat(kind: pa.DataType) -> bool:
     )
 
 
-def _write(draft: Path, key: str, table: pa.Table, spec: Mapping[str, object], writer: duckdb_files.Instance) -> None:
+def _write(draft: Path, key: str, table: pa.Table, spec: Mapping[str, object]) -> None:
     about = pa.table(
         {
             "key": [key],
@@ -200,7 +200,7 @@ def _write(draft: Path, key: str, table: pa.Table, spec: Mapping[str, object], w
         }
     )
     flat = [i for i, field in enumerate(table.schema) if _is_flat(field.type)]
-    with duckdb_files.open_duckdb_for_writing(draft, writer) as connection:
+    with duckdb_files.open_duckdb_for_writing(draft) as connection:
         duckdb_files.create_duckdb_table(connection, "about", about)
         if flat:
             names = _sql_names(table.schema.names)

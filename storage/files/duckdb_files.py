@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,13 +67,13 @@ class Instance:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self._idle: duckdb.DuckDBPyConnection | None = None
+        self._idle: list[duckdb.DuckDBPyConnection] = []  # one at most
         self._numbers = count()
 
     @contextmanager
     def attached(self, path: Path, options: str, spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
         """Provide a connection to one attached file."""
-        running, self._idle = self._idle or self._started(), None
+        running = _taken(self._idle) or self._started()
         name = f"file_{next(self._numbers)}"
         try:
             with running.cursor() as connection:
@@ -87,7 +88,7 @@ class Instance:
             running.close()
             raise
         if spill is None or not spill.exists():  # DuckDB does not change the folder that it has spilled to
-            self._idle = running
+            self._idle[:] = [running]
 
     def _started(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:", config=_COMMON)
@@ -97,16 +98,28 @@ class Instance:
         return connection
 
 
+def _taken(idle: list[duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection | None:
+    """Take an idle instance, which no other thread gets then; None if there is none."""
+    try:
+        return idle.pop()
+    except IndexError:
+        return None
+
+
+# For all files that this process writes.
+_WRITER = Instance()
+
+
 @contextmanager
-def open_duckdb_for_writing(draft: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_duckdb_for_writing(draft: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Provide a connection to a new DuckDB file; on success its write-ahead log is checkpointed and it is closed.
 
-    The draft is in a private folder (`storage.files.atomic_files.draft_file_path`); DuckDB spills beside it. `instance` is of
-    somebody who writes many files; by default one of its own. Raises Unwritable if the disk refuses.
+    The draft is in a private folder (`storage.files.atomic_files.draft_file_path`); DuckDB spills beside it. Raises Unwritable
+    if the disk refuses.
     """
     options = f"STORAGE_VERSION '{STORAGE_VERSION}'"
     try:
-        with (instance or Instance()).attached(draft, options, draft.parent / "spill") as connection:
+        with _WRITER.attached(draft, options, draft.parent / "spill") as connection:
             connection.begin()  # one transaction: each would wait for the disk
             yield connection
             connection.commit()
@@ -180,9 +193,37 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].rstrip(".") + "."
 
 
-def open_isolated_duckdb() -> duckdb.DuckDBPyConnection:
-    """Return a connection without access to files and network, for conditions written by users."""
-    return duckdb.connect(":memory:", config=_COMMON | {"enable_external_access": False, "lock_configuration": True})
+_ISOLATED: list[duckdb.DuckDBPyConnection] = []
+
+
+@contextmanager
+def isolated_duckdb() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Provide a connection without access to files and network, for conditions written by users.
+
+    It serves one thread at a time, and a later one once nothing has failed: what a condition computes leaves nothing in it.
+    """
+    isolated = {"enable_external_access": False, "lock_configuration": True}
+    connection = _taken(_ISOLATED) or duckdb.connect(":memory:", config=_COMMON | isolated)
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
+    _ISOLATED.append(connection)
+
+
+_OF_PARENT: list[duckdb.DuckDBPyConnection] = []
+
+
+def _leave_instances_to_the_parent() -> None:
+    """In a forked process they lack their threads: neither use nor close them."""
+    for idle in (_WRITER._idle, _ISOLATED):
+        _OF_PARENT.extend(idle)
+        idle.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_instances_to_the_parent)
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,21 @@
 """One running DuckDB to which files are attached in turn: what goes wrong with one does no harm to the next."""
 
+import multiprocessing
+import sys
+
 import duckdb
 import pyarrow as pa
 import pytest
 
+from storage.datasets.predicates import RowPredicate
 from storage.errors import CorruptFile, StorageError
 from storage.files.duckdb_files import Instance, create_duckdb_table, open_duckdb_for_reading, open_duckdb_for_writing
 
 ROWS = pa.table({"a": [1, 2]})
 
 
-def write(path, instance=None):
-    with open_duckdb_for_writing(path, instance) as connection:
+def write(path):
+    with open_duckdb_for_writing(path) as connection:
         create_duckdb_table(connection, "t", ROWS)
     return path
 
@@ -22,13 +26,30 @@ def read(path, instance=None):
 
 
 def test_after_an_error_the_next_file_is_written_and_nothing_of_the_first(tmp_path):
-    instance, lost = Instance(), tmp_path / "lost.duckdb"
-    with pytest.raises(KeyboardInterrupt), open_duckdb_for_writing(lost, instance) as connection:
+    lost = tmp_path / "lost.duckdb"
+    with pytest.raises(KeyboardInterrupt), open_duckdb_for_writing(lost) as connection:
         create_duckdb_table(connection, "t", ROWS)
         raise KeyboardInterrupt
-    assert read(write(tmp_path / "next.duckdb", instance)) == ROWS
+    assert read(write(tmp_path / "next.duckdb")) == ROWS
     with duckdb.connect(str(lost)) as connection:  # it is not held, and its transaction was rolled back
         assert not connection.sql("SELECT * FROM duckdb_tables()").fetchall()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked")
+def test_a_forked_process_writes_and_judges_rows_with_instances_of_its_own(tmp_path):
+    """Those of its parent lack their threads."""
+
+    def work(name):
+        write(tmp_path / name)
+        assert RowPredicate("a = 2").mask(ROWS.to_batches()[0]).tolist() == [False, True]
+
+    work("parent.duckdb")
+    child = multiprocessing.get_context("fork").Process(target=work, args=["child.duckdb"])
+    child.start()
+    child.join(240)
+    child.kill()
+    child.join()
+    assert child.exitcode == 0
 
 
 def test_one_transaction_writes_no_second_file(tmp_path):

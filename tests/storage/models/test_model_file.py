@@ -128,6 +128,7 @@ def test_several_processes_map_the_same_file(tmp_path):
 
 def test_arrays_larger_than_the_memory_limit_are_written_and_read(tmp_path, monkeypatch):
     monkeypatch.setitem(duckdb_files._COMMON, "memory_limit", "64MiB")  # as its usual limit takes long to fill
+    monkeypatch.setattr(duckdb_files, "_WRITER", duckdb_files.Instance())
     n = (64 << 20) // 8 + 12_345
     array = np.zeros(n)
     array[::1000] = np.arange(len(array[::1000]))
