@@ -7,8 +7,9 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -73,6 +74,11 @@ class Parameters:
                 raise InvalidParameter(name, value, f"a whole number from {low:,} to {high:,}")
 
 
+@cache
+def _adapter(cls: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)
+
+
 def parse_parameters_dataclass(cls: type[P], of: str, given: Mapping[str, object]) -> P:
     """Parse parameters by name to a learner's dataclass.
 
@@ -88,7 +94,8 @@ def parse_parameters_dataclass(cls: type[P], of: str, given: Mapping[str, object
     of_names = {field.name for field in dataclasses.fields(cls) if field.type == "tuple[str, ...]"}
     values = {name: (value,) if name in of_names and isinstance(value, str) else value for name, value in given.items()}
     try:
-        return TypeAdapter(cls).validate_python(values)
+        parsed: P = _adapter(cast("Any", cls)).validate_python(values)  # mypy takes no class for hashable
+        return parsed
     except ValidationError as error:
         first = error.errors()[0]
         cause = first.get("ctx", {}).get("error")

@@ -13,12 +13,11 @@ from learners.schema.schema import Schema
 from learners.schema.times_and_durations import moment_text
 from service.product.datasets.later_rows import First, KeptBack
 from service.product.datasets.training_rows import Share
-from service.product.versions.provenance import kept_back
+from service.product.versions.provenance import kept_back, stored_provenance
 from service.requests.recorded import current_request
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
 from storage.datasets.dataset_definitions import recorded_file_digests
-from storage.models.model_file import read_model_key_values
 from storage.models.model_versions import ModelVersion, get_version
 
 
@@ -35,7 +34,7 @@ class LearnedRows:
     @classmethod
     def of(cls, version: ModelVersion) -> LearnedRows:
         """Read them from a version; one of another program has no files, so it has learned no row that is known."""
-        text = read_model_key_values(version.duckdb_path, "provenance").get("request")
+        text = stored_provenance(version).get("request")
         n_before: dict[str, int] = {}
         passed, paths = 0, frozenset(str(file["path"]) for file in version.files)
         for file in version.files:
