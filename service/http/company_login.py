@@ -135,7 +135,10 @@ class CompanyLogin:
         if role is None:
             return None
         name = str(claims.get("preferred_username") or claims["sub"])[:LONGEST_NAME]
-        until = datetime.fromtimestamp(float(claims["exp"]) + LEEWAY_S, UTC)
+        try:
+            until = datetime.fromtimestamp(float(claims["exp"]) + LEEWAY_S, UTC)
+        except (OverflowError, ValueError, OSError):  # further off than a clock can tell
+            raise InvalidKey from None
         return ApiKey(f"oidc {claims['sub']}"[:LONGEST_NAME], f"{name} (login)", role, datetime.now(UTC), until)
 
     def _role(self, claims: Mapping[str, Any]) -> Role | None:

@@ -177,6 +177,10 @@ class Guard:
             verified[header] = key
         self._admit(key, needed, scope)
 
+    def attribute(self, key: ApiKey, scope: Scope) -> None:
+        """Attribute the acts of this request to a key in the audit log."""
+        set_actor(_actor(f"key {key.name}", key.role, scope))
+
     def _admit(self, key: ApiKey, needed: Role | None, scope: Scope) -> None:
         """Record the caller; Forbidden if the role does not suffice, TooManyRequests if the key asks too often."""
         scope["fewpass.key"] = key.name
@@ -185,7 +189,7 @@ class Guard:
             scope["fewpass.rate_headers"] = self.rates.headers(self.rates.take(key.name))
         scope["fewpass.role"] = key.role
         if not scope["fewpass.is_hot"]:
-            set_actor(_actor(f"key {key.name}", key.role, scope))
+            self.attribute(key, scope)
         if needed is not None and not key.role.covers(needed):
             raise Forbidden(
                 f"Key {key.name!r} has the role {key.role}; this call needs {needed}. Ask an administrator for a key with that role.",

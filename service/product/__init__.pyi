@@ -15,6 +15,7 @@ from .datasets.registration import dataset_upload_path as dataset_upload_path
 from .datasets.registration import delete_dataset as delete_dataset
 from .datasets.registration import get_dataset as get_dataset
 from .datasets.registration import list_datasets as list_datasets
+from .datasets.registration import record_upload as record_upload
 from .datasets.registration import register_dataset as register_dataset
 from .datasets.registration import upload_folder as upload_folder
 from .forgetting.forgetting import costs_of_trees as costs_of_trees

@@ -17,6 +17,7 @@ from service.requests.problems import InvalidRequest, JobFailed, OutOfMemory, To
 from service.settings import Settings
 from service.telemetry import configure_logs
 from service.workspace import Workspace
+from storage.control.audit import Actor, acting_as, current_actor
 
 IDLE_S = 60.0
 Answer = TypeVar("Answer")
@@ -51,7 +52,7 @@ def run_in_child_process(
     pool = workspace.opened("aside", lambda: Children(start, method="spawn", idle_s=IDLE_S))
     with pool.one() as child:
         try:
-            answer: Answer = child.run(_called, call, arguments, memory=memory, check=check)
+            answer: Answer = child.run(_called, current_actor(), call, arguments, memory=memory, check=check)
         except OutOfMemory as error:
             raise InvalidRequest(
                 f"Reading the inputs of the request takes more than {format_byte_size(memory)} of memory. Split them, or raise FEWPASS_JOB_MEMORY.",
@@ -73,6 +74,7 @@ def _open(settings: Settings) -> Workspace:
 
 
 def _called(
-    workspace: Workspace, _report: Report, call: Callable[..., Answer], arguments: tuple[object, ...]
+    workspace: Workspace, _report: Report, actor: Actor, call: Callable[..., Answer], arguments: tuple[object, ...]
 ) -> Answer:
-    return call(workspace, *arguments)
+    with acting_as(actor):
+        return call(workspace, *arguments)

@@ -143,6 +143,7 @@ def create_browser_session(control: Control, key_sha256: str, origin: str, lifet
         too_many = (_SESSIONS.c.key_sha256 == key_sha256) & _SESSIONS.c.id_sha256.not_in(kept)
         connection.execute(sa.delete(_SESSIONS).where(too_many))
         connection.execute(sa.insert(_SESSIONS).values(**vars(row)))
+        record_act(connection, "console session begun", origin)
     return session_id
 
 

@@ -23,6 +23,7 @@ _FUNCTIONS = {
 }  # fmt: skip
 _BEFORE, _AFTER = "SELECT (\n", "\n) FROM rows"  # on lines of their own: a comment in a condition hides nothing of ours
 _MAX_DEPTH = 100
+_MOST_OPENED = 500  # parentheses: DuckDB's parser takes memory and time that grow with the square of those left open
 _DEEPEST = 300  # of any condition: how deep Python itself reads depends on its version
 _DIVISIONS = {"/", "//", "%"}
 
@@ -137,6 +138,8 @@ def _parsed(text: str) -> object:
         raise InvalidPredicate(
             text.encode("ascii", "backslashreplace").decode(), "it contains something that is not text"
         )
+    if text.count("(") > _MOST_OPENED:
+        raise InvalidPredicate(text[:200], f"it has more than {_MOST_OPENED} parentheses; use IN for a list of values")
     try:
         with duckdb_files.isolated_duckdb() as connection:
             parameters = [f"{_BEFORE}{text}{_AFTER}"]

@@ -203,3 +203,9 @@ def test_a_submission_looks_through_little_and_leaves_the_rest_to_the_job(lake, 
                 with pytest.raises(SourceError, match="matches more than 5 directory entries"):
                     product.submit_job(workspace, request, is_remote=True)
         assert looks.pop().n_entries == min(most, 10) + 1
+
+
+def test_a_duplicate_name_is_found_in_one_look_at_the_names():
+    body = b"{" + b",".join(b'"c%06d":1' % i for i in range(300_000)) + b',"z":1,"z":2}'
+    with pytest.raises(MalformedBody, match="An object of the body has two members 'z'"):
+        check_json_structure(body)

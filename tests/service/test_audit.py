@@ -69,6 +69,25 @@ def test_acts_of_keys_jobs_and_commands_stand_in_one_log(served):
     assert {line["actor"] for line in acts(ask, actor="key train")} == {"key train"}
 
 
+def test_acts_that_a_child_process_performs_are_those_of_the_key(served):
+    ask, _, folder = served
+    made = ask(Role.TRAIN, "POST", "/v1/datasets", json={"name": "mine", "uris": [str(folder / "a.parquet")]})
+    assert made.status_code == 201, made.text
+    (line,) = acts(ask, limit=1)
+    assert (line["action"], line["subject"]) == ("dataset registered", "mine")
+    assert (line["actor"], line["role"], line["origin"]) == ("key train", "train", "127.0.0.9")
+    assert line["request_id"] == made.headers["x-request-id"]
+
+
+def test_uploads_and_sessions_are_acts(served):
+    ask, _, folder = served
+    content = (folder / "a.parquet").read_bytes()
+    assert ask(Role.TRAIN, "PUT", "/v1/datasets/mine/files/more.parquet", content=content).status_code == 201
+    (line,) = acts(ask, limit=1)
+    assert (line["actor"], line["action"], line["subject"]) == ("key train", "file uploaded", "mine/more.parquet")
+    assert line["detail"] == {"bytes": len(content)}
+
+
 def test_a_page_follows_the_other_without_gaps(served):
     ask, _, _ = served
     first = ask(Role.ADMIN, "GET", "/v1/audit", params={"limit": 2}).json()

@@ -4,6 +4,7 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated
 
+import anyio.to_thread
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
@@ -98,6 +99,7 @@ async def upload_dataset_file_endpoint(
     place = product.dataset_upload_path(workspace, name, file)
     with write_file_atomically(place) as draft:
         n_bytes = await write_body_to_file(request, draft, workspace.settings.max_upload_bytes)
+    await anyio.to_thread.run_sync(product.record_upload, workspace, name, file, n_bytes)
     return UploadShape(uri=str(place), n_bytes=n_bytes)
 
 

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -99,8 +100,7 @@ def _object_of_distinct_names(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """Build the object from its members; a duplicate name raises MalformedBody."""
     whole = dict(members)
     if len(whole) < len(members):
-        names = [name for name, _ in members]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = Counter(name for name, _ in members).most_common(1)[0][0]
         raise MalformedBody(f"An object of the body has two members {twice[:MOST_OF_NAME]!a}. Keep one of them.")
     return whole
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from learners.errors import UnknownColumn
 from service.jobs import children
 from service.jobs.steps import ignore_report
+from service.product.audit import record_audit_act
 from service.product.child_process import run_in_child_process
 from service.product.datasets.data_sources import check_data_roots, check_stored_size, open_data_source
 from service.product.datasets.dataset_schema import infer_schema_of_source
@@ -130,3 +131,8 @@ def dataset_upload_path(workspace: Workspace, name: str, file: str) -> Path:
     place = folder / name / file
     check_data_roots([str(place)], settings)
     return place
+
+
+def record_upload(workspace: Workspace, name: str, file: str, n_bytes: int) -> None:
+    """Record the upload of a file to a data set in the audit log."""
+    record_audit_act(workspace, "file uploaded", f"{name}/{file}", bytes=n_bytes)

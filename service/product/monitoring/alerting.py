@@ -67,14 +67,14 @@ def list_alerts(workspace: Workspace, model: str | None = None, *, is_open: bool
 
 def acknowledge_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
     """Mark an alert as seen (NotFound)."""
-    with _changing(workspace, alert_id) as alert:
+    with _changing(workspace, alert_id, "alert acknowledged") as alert:
         alert["acknowledged_at"] = alert["acknowledged_at"] or utc_now().isoformat()
     return alert
 
 
 def mute_alert(workspace: Workspace, alert_id: str, *, is_muted: bool = True) -> AlertRecord:
     """Mute or unmute an alert: webhooks get neither its end nor the same alarm of the model while muted (NotFound)."""
-    with _changing(workspace, alert_id) as alert:
+    with _changing(workspace, alert_id, "alert muted" if is_muted else "alert unmuted") as alert:
         alert["muted_at"] = (alert.get("muted_at") or utc_now().isoformat()) if is_muted else None
         alert["is_muted"] = is_muted
     return alert
@@ -84,7 +84,7 @@ def resolve_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
     """Close an alert (NotFound); webhooks are notified after the next check. A continuing alarm must persist for the
     full time before it fires again.
     """
-    with _changing(workspace, alert_id) as alert:
+    with _changing(workspace, alert_id, "alert resolved") as alert:
         if alert["resolved_at"] is None:
             alert["resolved_at"], alert["is_sent"] = utc_now().isoformat(), False
             with edit_alert_records(workspace.layout.root, "looks") as looks:
@@ -94,11 +94,14 @@ def resolve_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
 
 
 @contextmanager
-def _changing(workspace: Workspace, alert_id: str) -> Iterator[AlertRecord]:
+def _changing(workspace: Workspace, alert_id: str, action: str) -> Iterator[AlertRecord]:
+    """Provide an alert to change, and record the act."""
     with edit_alert_records(workspace.layout.root, "alerts") as alerts:
         if alert_id not in alerts:
             raise NotFound("alert", alert_id)
-        yield cast("AlertRecord", alerts[alert_id])
+        alert = cast("AlertRecord", alerts[alert_id])
+        yield alert
+    record_audit_act(workspace, action, alert_id, model=alert["model"], version=alert["version"])
 
 
 def update_model_alerts(workspace: Workspace, name: str, at: datetime | None = None) -> list[tuple[str, AlertRecord]]:

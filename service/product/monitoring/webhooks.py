@@ -172,7 +172,7 @@ def check_webhook_url(workspace: Workspace, url: str) -> str:
     `FEWPASS_WEBHOOK_HOSTS` names hosts that are allowed all the same. Returns the address to connect to: what was looked at
     is what is asked. Raises InvalidRequest.
     """
-    parts = urlsplit(url)
+    parts = urlsplit(url if url.isprintable() else "")  # which overlooks line breaks, and httpx refuses them
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
         raise InvalidRequest(f"{url!r} must be an http or https URL with a host and without a user name.", field="url")
     host = parts.hostname
@@ -210,7 +210,7 @@ def _post(
             return _post_once(webhook, event_id, body, address)
         except InvalidRequest as error:
             return None, str(error)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             return None, f"{type(error).__name__}: {error}"
 
     attempt, (status, error) = 1, once()

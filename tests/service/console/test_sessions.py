@@ -66,6 +66,32 @@ def test_the_cookie_is_opaque_and_out_of_reach(castle):
     assert rows != "[]" and session_id not in rows and token not in rows
 
 
+def test_the_audit_log_names_the_key_of_a_session(castle):
+    with castle.signed_in(castle.tokens[Role.READ]), castle.browser() as browser:
+        key = {"authorization": f"Bearer {castle.tokens[Role.ADMIN]}"}
+        lines = browser.get("/v1/audit", params={"limit": 20}, headers=key).json()["items"]
+    begun = next(line for line in lines if line["action"] == "console session begun")
+    assert begun["actor"].startswith("key ") and begun["role"] == "read" and begun["subject"] == castle.url
+
+
+def test_a_page_from_elsewhere_ends_no_session(castle):
+    with castle.signed_in(castle.tokens[Role.READ]) as browser:
+        for site in ("cross-site", "same-site", "none"):
+            answer = browser.post("/console/session/end", headers={"sec-fetch-site": site})
+            assert answer.status_code == 403
+        assert browser.get("/console/jobs", headers=PAGE).status_code == 200
+        assert browser.post("/console/session/end", headers={"sec-fetch-site": "same-origin"}).status_code == 204
+
+
+@pytest.mark.parametrize("letter", ["\\", '"', ";", "=", "a"])
+def test_a_long_cookie_is_no_session_and_costs_nothing(castle, letter):
+    """`http.cookies` needed eight seconds for 40 KB of backslashes, for which everybody waited."""
+    port = httpx.URL(castle.url).port
+    with castle.browser() as browser:
+        cookie = f'fewpass-{port}="{letter * 200_000}"'
+        assert browser.get("/v1/models", headers={"cookie": cookie}).status_code == 401
+
+
 def test_a_wrong_key_opens_nothing(castle):
     with castle.browser() as browser:
         own = PAGE | {"sec-fetch-site": "same-origin"}

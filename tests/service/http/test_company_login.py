@@ -103,6 +103,8 @@ def shared_secret_token():
 
 
 WRONG = {
+    "of an end that no clock has": lambda: token(exp=10**18),
+    "of an end that is no double": lambda: token(exp=10**400),
     "expired": lambda: token(exp=int(time.time()) - 120),
     "without an end": lambda: token(exp=None),
     "without a subject": lambda: token(sub=None),

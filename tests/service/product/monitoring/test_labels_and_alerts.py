@@ -178,6 +178,9 @@ def test_an_alarm_that_lasts_becomes_one_alert_and_ends(trained):
     serve(trained, "alerting", problems.rows(2000, 53), YESTERDAY + timedelta(hours=5))
     assert {change for change, _ in update(310)} == {"resolved"}
     assert product.list_alerts(trained, "alerting", is_open=True) == []
+    lines = product.list_audit_lines(trained, 10).items
+    acts = [line.action for line in reversed(lines) if line.action.startswith("alert ") and "rule" not in line.action]
+    assert acts == ["alert acknowledged", "alert muted", "alert resolved", "alert unmuted"]
 
 
 @contextlib.contextmanager
@@ -245,7 +248,7 @@ def test_redirects_are_not_followed_and_answers_are_not_read(trained, quickly):
 REFUSED = dict.fromkeys((f"http://127.0.0.1:{port}/" for port in ("0", "00", "65536", "x")), "must be from 1 to 65535")
 INNER = ("http://localhost:1/x", "http://169.254.169.254/latest", "http://10.0.0.1/", "http://[::1]:80/")
 REFUSED |= dict.fromkeys(INNER, "is not a public address|is not found")
-NO_URLS = ("ftp://example.com/", "file:///etc/passwd", "http://user@example.com/", "nothing")
+NO_URLS = ("http://93.184.216.34/\r\nX: y", "http://93.184.216.34/\t", "ftp://example.com/", "file:///etc/passwd", "http://user@example.com/", "nothing")
 REFUSED |= dict.fromkeys(NO_URLS, "must be an http or https URL")
 
 
