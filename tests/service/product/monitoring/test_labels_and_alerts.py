@@ -248,7 +248,14 @@ def test_redirects_are_not_followed_and_answers_are_not_read(trained, quickly):
 REFUSED = dict.fromkeys((f"http://127.0.0.1:{port}/" for port in ("0", "00", "65536", "x")), "must be from 1 to 65535")
 INNER = ("http://localhost:1/x", "http://169.254.169.254/latest", "http://10.0.0.1/", "http://[::1]:80/")
 REFUSED |= dict.fromkeys(INNER, "is not a public address|is not found")
-NO_URLS = ("http://93.184.216.34/\r\nX: y", "http://93.184.216.34/\t", "ftp://example.com/", "file:///etc/passwd", "http://user@example.com/", "nothing")
+NO_URLS = (
+    "http://93.184.216.34/\r\nX: y",
+    "http://93.184.216.34/\t",
+    "ftp://example.com/",
+    "file:///etc/passwd",
+    "http://user@example.com/",
+    "nothing",
+)
 REFUSED |= dict.fromkeys(NO_URLS, "must be an http or https URL")
 
 
