@@ -1,46 +1,61 @@
 """Rows with nulls as they come, against complete rows of the same table and against 100 rounds of bare XGBoost over the same codes, one thread each.
 
 python -m benchmarks.null_rows --rows 300000
+python -m benchmarks.null_rows --rest
 python -m benchmarks.null_rows --real ../shared/data/classification
 python -m benchmarks.null_rows --data orders.parquet --target late
 
 XGBoost sees nominal codes as numbers (`--categories` for its own categories, which it answers four times slower), nulls as missing.
 
 The table has 40 columns, half of them with independent nulls of 1 to 30 % each, so that 19 of 20 rows have some, in
-thousands of patterns (`benchmarks.real_tables`). Rows are encoded beforehand; figures are of processor time.
+thousands of patterns (`benchmarks.real_tables`). Rows are encoded beforehand; figures are of processor time. Of one row alone,
+in process or over REST (`--rest`), the median and 99 % are over rows, each of which counts with the median of its calls. REST is
+wall time at one connection. Summed tables are the entries for contexts that end at a missing parent.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xgboost
 
-from benchmarks.measuring import Figure, alternated, machine, options, ratio_median_min_max, report
+from benchmarks.measuring import Figure, alternated, machine, median_figure, options, ratio_median_min_max, report
 from benchmarks.real_tables import MANY_NULLS, TARGET, arrow_table
+from benchmarks.serving import serving
 from learners.classifiers.baselines.boosted import CodeTable, XGBoostParameters, xgboost_booster_parameters
-from learners.kernels.arrays import read_only_array
+from learners.classifiers.lookup.kernels import LookupTables
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.ensembles.model import EnsembleModel
+from learners.kernels.arrays import Floats, Integers, read_only_array
 from learners.models.model import Model
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
+from service import product
+from service.requests.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
 
 LEARNERS = {"kdb": {"k": 2}, "skdb": {"k": 5}, "eskdb": {}, "auto": {}}
 WANTED = {"kdb": ("10", "50"), "skdb": ("8", "40"), "auto": ("1", "3")}
 AT_MOST = {"kdb": ("≤ 25", "5"), "auto": ("≤ 10", "4")}
 REAL = ("flights_nyc13", "diabetes130")
-CALLS = 200
+ROWS, CALLS = 200, 5  # that are asked alone, and how often each
 
 
 def codes(table: pa.Table, model: Model) -> Chunk:
@@ -48,15 +63,98 @@ def codes(table: pa.Table, model: Model) -> Chunk:
     return encode(batch, model.schema)
 
 
-def one_row_seconds(model: Model, chunk: Chunk) -> tuple[float, float]:
-    """Median and 99 % of single rows."""
-    seconds = []
-    for row in range(min(CALLS, chunk.n_rows)):
-        own = Chunk(read_only_array(chunk.x[:, [row]]), None)
-        started = time.process_time()
-        model.predict_proba(own)
-        seconds.append(time.process_time() - started)
-    return statistics.median(seconds), float(np.quantile(seconds, 0.99))
+def one_row_seconds(answer: Callable[[Any], object], rows: Sequence[Any], clock: Callable[[], float]) -> Floats:
+    """Seconds of each row alone, (n,): the median of its calls."""
+    seconds = np.empty((CALLS, len(rows)))
+    for call in range(CALLS):
+        for place, row in enumerate(rows):
+            started = clock()
+            answer(row)
+            seconds[call, place] = clock() - started
+    return np.median(seconds, axis=0)
+
+
+def one_row_figures(what: str, with_nulls: Floats, complete: Floats) -> Iterator[Figure]:
+    """The ratios of the median and of 99 % of single rows with three nulls and of complete ones."""
+    for statistic, share in (("median", 0.5), ("99 %", 0.99)):
+        ours, theirs = float(np.quantile(with_nulls, share)), float(np.quantile(complete, share))
+        name = f"{what}: one row with three nulls ÷ a complete one, {statistic}"
+        yield median_figure(name, [ours / theirs], "≤ 2", "1.3", f"{ours * 1e6:.3g} / {theirs * 1e6:.3g} µs")
+
+
+def alone(chunk: Chunk, rows: Integers) -> list[Chunk]:
+    """Some rows, each as a chunk of its own."""
+    return [Chunk(read_only_array(chunk.x[:, [row]]), None) for row in rows[:ROWS]]
+
+
+def with_three_nulls(chunk: Chunk, model: Model) -> Integers:
+    """The rows of a chunk that have three nulls."""
+    is_nullable = [attribute.has_missing for attribute in model.schema.attributes]
+    return np.flatnonzero((chunk.x == 0)[is_nullable].sum(axis=0) == 3)
+
+
+def networks_of(model: Model) -> Sequence[LookupModel]:
+    """The networks of a model that sum out what is missing."""
+    if isinstance(model, EnsembleModel):
+        return model.joints.models
+    return [model] if isinstance(model, LookupModel) else []
+
+
+def summed_share(model: LookupModel) -> float:
+    """The bytes of a network's entries for contexts that end at a missing parent, ÷ those of all its tables."""
+    tables = model._tables
+    summed = 0.0
+    for i, parents in enumerate(model.network.parents):
+        sizes = model.schema.domain_sizes[list(parents)]
+        if tables.dense_starts[i] >= 0:
+            ends = np.append(tables.dense_starts[tables.dense_starts > tables.dense_starts[i]], tables.dense.size)
+            n_bytes = 4 * (int(ends.min()) - int(tables.dense_starts[i]))
+            summed += n_bytes * (1.0 - float(np.prod(sizes / (sizes + 1.0))))
+        elif parents:
+            first, last = (tables.hash_starts[i], tables.hash_starts[i + 1])
+            ranks = np.append(tables.hash_ranks, len(tables.vectors))[[first, last]]
+            keys = tables.key_low[slice(*ranks)].astype(np.int64)
+            if tables.key_high.size:
+                keys += tables.key_high[slice(*ranks)].astype(np.int64) << 32
+            keys_of_contexts = int(np.prod(sizes + 1)) * (int(tables.n_values[i]) + 1)
+            summed += float((keys >= keys_of_contexts).sum()) * (tables.vectors[:1].nbytes + 4)
+    return summed / sum(array.nbytes for array in tables)
+
+
+def over_rest(
+    train: pa.Table, three: pa.Table, whole: pa.Table, target: str, learners: Sequence[str]
+) -> Iterator[Figure]:
+    """One row alone over REST, as JSON: with three nulls, and complete."""
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(train, f"{folder}/train.parquet")
+        with Workspace(Settings(workspace=Path(folder) / "workspace")) as workspace:
+            for name in learners:
+                parameters = LEARNERS.get(name, {})
+                request = TrainRequest(
+                    uris=[f"{folder}/train.parquet"],
+                    target=target,
+                    learner=name,
+                    parameters=parameters,
+                    model=name,
+                    holdout=0,
+                )
+                product.train_model_version(workspace, request)
+        with (
+            serving(Path(folder) / "workspace") as (_, port),
+            httpx.Client(base_url=f"http://127.0.0.1:{port}") as client,
+        ):
+            for name in learners:
+
+                def answer(body: bytes, path: str = f"/v1/models/{name}/predict") -> None:
+                    client.post(path, content=body, headers={"content-type": "application/json"}).raise_for_status()
+
+                both = []
+                for some in (three, whole):
+                    rows = some.slice(0, ROWS).drop_columns(target).to_pylist()
+                    bodies = [json.dumps({"records": [row]}, default=str).encode() for row in rows]
+                    answer(bodies[0])
+                    both.append(one_row_seconds(answer, bodies, time.perf_counter))
+                yield from one_row_figures(f"{name}, REST", *both)
 
 
 def bare_xgboost(train: pa.Table, target: str, categories: bool) -> Callable[[pa.Table], Callable[[], object]]:
@@ -116,15 +214,17 @@ def measured(
         detail = " / ".join(f"{statistics.median(of_one) * 1e6:.3g} µs" for of_one in each)
         ratio = ratio_median_min_max(*each)
         figures.append(Figure(f"{name}: time a row ÷ complete rows", *ratio, *AT_MOST.get(name, ("", "")), detail))
-        three = np.flatnonzero((rows.x == 0)[[a.has_missing for a in model.schema.attributes]].sum(axis=0) == 3)
-        if not three.size:
-            continue
-        one = [one_row_seconds(model, of) for of in (rows.rows(three[:CALLS]), complete.rows(slice(0, CALLS)))]
-        for place, statistic in enumerate(("median", "99 %")):
-            ours, theirs = one[0][place], one[1][place]
-            what = f"{name}: one row with three nulls ÷ a complete one, {statistic}"
-            detail = f"{ours * 1e6:.3g} / {theirs * 1e6:.3g} µs"
-            figures.append(Figure(what, ours / theirs, ours / theirs, ours / theirs, "≤ 2", "1.3", detail))
+        three = with_three_nulls(rows, model)
+        if three.size:
+            every = np.arange(complete.n_rows)
+            both = [
+                one_row_seconds(model.predict_proba, alone(*some), time.process_time)
+                for some in ((rows, three), (complete, every))
+            ]
+            figures += one_row_figures(name, *both)
+        shares = [summed_share(network) for network in networks_of(model) if isinstance(network._tables, LookupTables)]
+        if shares:
+            figures.append(median_figure(f"{name}: bytes of summed tables ÷ all of a network", shares, "≤ 1", ".3"))
     return figures, facts
 
 
@@ -136,6 +236,7 @@ def main() -> None:
     parser.add_argument(
         "--real", type=Path, help=f"a folder with {' and '.join(REAL)} (.parquet): `auto` on these, too"
     )
+    parser.add_argument("--rest", action="store_true", help="one row over REST, too")
     parser.add_argument("--categories", action="store_true", help="XGBoost splits nominal columns as categories")
     args = parser.parse_args()
     if args.data is None:
@@ -147,6 +248,10 @@ def main() -> None:
     else:
         tables = tables_of(args.data, args.rows, args.asked)
     figures, facts = measured(tables, args.target, args.learners, args)
+    if args.rest:
+        train, asked, whole = tables
+        n_nulls = np.sum([column.is_null().to_numpy() for column in asked.drop_columns(args.target).columns], axis=0)
+        figures += over_rest(train, asked.filter(n_nulls == 3), whole, args.target, args.learners)
     for name in REAL if args.real else ():
         path = args.real / f"{name}.parquet"
         if not path.is_file():
