@@ -93,7 +93,7 @@ def read_evidence_likelihoods(columns: Columns, evidence: Evidence, likely: Like
                 raise InvalidEvidence(
                     f"Column {name!r} is modelled by its numbers: give one number or a range, not a set of values or an exclusion."
                 )
-            ranges[v] = _ends(columns, v, value)
+            ranges[v] = _of_whole_numbers(columns, v, *_ends(columns, v, value))
     for name, weights in likely.items():
         (v,) = columns.variables([name])
         if evidence.get(name) is not None:
@@ -211,6 +211,18 @@ def _ends(columns: Columns, v: int, given: Range) -> tuple[float, float]:
             f"Column {name!r} has an empty range, from {given.low!r} to {given.high!r}: swap the ends."
         )
     return low, high
+
+
+def _of_whole_numbers(columns: Columns, v: int, low: float, high: float) -> tuple[float, float]:
+    """Return the ends of a range of a density; of an integer column, of all numbers that round to one in the range, as its
+    imputed values are rounded.
+    """
+    if not columns.schema.attributes[v].arrow_type.startswith(("int", "uint")):
+        return low, high
+    ends = math.ceil(low) - 0.5 if math.isfinite(low) else low, math.floor(high) + 0.5 if math.isfinite(high) else high
+    if ends[0] >= ends[1]:
+        raise InvalidEvidence(f"Column {columns.names[v]!r} has whole numbers, and none lies from {low:g} to {high:g}.")
+    return ends
 
 
 def _in_range(columns: Columns, v: int, given: Range) -> Mask:

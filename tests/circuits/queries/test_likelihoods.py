@@ -5,9 +5,11 @@ import math
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.stats import kstest, norm, truncnorm
 
+import fewpass
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.queries.queries import answer, answer_all
 from learners.errors import UnknownColumn
@@ -239,3 +241,21 @@ def test_impossible_evidence_names_the_column():
     with pytest.raises(ImpossibleEvidence, match="column 'n' is never, given the other evidence, NoneOf"):
         answer(CIRCUIT, MIXED, Map(("day",), {"size": ("(missing)",), "n": NoneOf((5, 8)), "weight": Range(0)}))
     assert probability({"size": ("(missing)",)}, n={"3": 2.0}) == 0.0
+
+
+def test_a_range_of_whole_numbers_takes_all_that_round_into_it():
+    counts = np.random.default_rng(1).poisson(3, 5_000)
+    whole, real = (
+        fewpass.SumProductNetwork(structure="hclt", leaves="gaussian").fit(pa.table({"k": column, "z": counts + 0.5}))
+        for column in (counts, counts.astype(float))
+    )
+
+    def p(model, low, high):
+        return model.query(Marginal({"k": Range(low, high)}))["probability"]
+
+    for low, high in ((2, 4), (3, 3), (0, 1)):
+        assert p(whole, low, high) == pytest.approx(p(real, low - 0.5, high + 0.5), rel=1e-12)
+        assert p(whole, low, high) == pytest.approx(((counts >= low) & (counts <= high)).mean(), abs=0.02)
+    assert p(whole, 1.2, 4.9) == p(whole, 2, 4) and p(whole, None, 4) > p(whole, 2, 4)
+    with pytest.raises(InvalidEvidence, match=r"'k' has whole numbers, and none lies from 2\.2 to 2\.8"):
+        p(whole, 2.2, 2.8)
