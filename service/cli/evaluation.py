@@ -340,8 +340,10 @@ def show_evaluation_comparison(comparison: JSONObject) -> None:
     print_table(None, ["metric", *names, *last], rows)
     for name, difference in zip(names[1:], comparison["differences"], strict=True):
         mean, error = difference["log_loss"], difference["standard_error"]
-        size = f"by {abs(mean):.4f} ± {error:.4f} (one standard error)"
-        if abs(mean) <= 2 * error:
+        size = f"by {abs(mean):.4f}" + ("" if error is None else f" ± {error:.4f} (one standard error)")
+        if mean == 0 and not error:
+            words = f"{names[0]} and {name} have the same log loss."
+        elif error is None or abs(mean) <= 2 * error:
             words = f"{names[0]} and {name} differ {size} in log loss, which chance alone can explain."
         else:
             words = f"{name} has the {'lower' if mean < 0 else 'higher'} log loss, {size}."

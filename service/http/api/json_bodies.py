@@ -18,7 +18,7 @@ from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBod
 RECORD_BYTES, MEMBER_BYTES, LIST_BYTES, ELEMENT_BYTES, TEXT_BYTES = 200, 100, 72, 40, 48
 WIDE_TEXT_BYTES, WIDE = 80, 4  # one character beyond ASCII, and each of its text takes up to four bytes
 MOST_MEMBERS = 65_536  # of a record
-MOST_VALUES = 500_000  # of a body that Python reads on the event loop: a tenth of a second
+MOST_VALUES = 500_000  # of a body that Python reads on the event loop, for some tenths of a second
 VALUE_BYTES = 256  # of the limit, for each value: two million values of 512 MiB, which take two tenths of a second
 SHAPED = 2  # as JSON has the values, and as the shape of the request keeps them
 

@@ -83,6 +83,10 @@ def test_two_versions_side_by_side(trained):
     assert "rain@2 has the higher log loss, by" in shown and f"{difference['log_loss']:+.4f}" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
     run("evaluate", "rain@1", "rain@2", "-w", trained / "workspace", code=2)
+    assert "rain@1 and rain@1 have the same log loss." in run("evaluate", "rain@1", "rain@1", *place)
+    pq.write_table(weather(1, 5), trained / "one.parquet")
+    shown = run("evaluate", "rain@1", "rain@2", trained / "one.parquet", *place[1:])
+    assert "which chance alone can explain" in " ".join(shown.split()), "one row has no standard error"
 
 
 @pytest.mark.parametrize(
