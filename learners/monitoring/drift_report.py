@@ -87,7 +87,7 @@ def drift_causes(
     return causes
 
 
-_REPEATS = "rows repeat: on average a row has {:,.1f} more copies than in the reference"
+_REPEATS = "rows repeat as the model reads them: on average a row has {:,.1f} more copies than in the reference"
 _OTHERS = {
     "confidence": "predicted classes and their confidence have changed",
     "surprise": "rows have become more or less probable under the model",

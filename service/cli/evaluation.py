@@ -303,8 +303,8 @@ def rows_read_summary(passes: list[JSONObject]) -> str:
     known = max(account["n_rows_reused"] for account in knowing)
     if most["n_rows_reused"]:
         return f"read {n_read:,} new rows; {known:,} came from stored counts"
-    stages = " and ".join(str(account["stage"]) for account in knowing)
-    return f"read {n_read:,} rows; {known:,} were not read again for {stages}"
+    again = " and ".join(str(account["stage"]) for account in passes if not account["n_rows_reused"])
+    return f"read all {n_read:,} rows for {again}; otherwise {known:,} came from stored counts"
 
 
 def forgetting_price_line(price: JSONMapping) -> str:

@@ -12,6 +12,7 @@ import typer
 from typer import Argument, Option
 
 from learners.passes.row_rules import row_weight_rule
+from learners.schema.schema_inference import NO_CUT
 from learners.wording import count_with_noun
 from service import product
 from service.cli.ask import parse_option
@@ -329,11 +330,13 @@ def _aliases_that_stay(workspace: Workspace, forgotten: JSONObject) -> list[str]
         follows = name in forgotten.get("would_retrain", ())
         for alias, version in product.aliases_of(workspace, name).items():
             if f"{name}@{version}" in holding and not (follows and version == newest):
-                to = "VERSION" if version == newest or follows else newest
-                lines.append(
-                    f"Alias {alias} of {name} stays at version {version}, which knows them. Move it: "
-                    f"fewpass models alias {name}@{to} {alias}"
-                )
+                if follows:
+                    remedy = f"Move it: fewpass models alias {name}@VERSION {alias}"
+                elif f"{name}@{newest}" in holding:
+                    remedy = f"Forget them there, too: fewpass forget {name} with the same --where"
+                else:
+                    remedy = f"Move it: fewpass models alias {name}@{newest} {alias}"
+                lines.append(f"Alias {alias} of {name} stays at version {version}, which knows them. {remedy}")
     return lines
 
 
@@ -416,6 +419,11 @@ def schema_command(
         )
     for column in schema.left_out:
         out.print(f"[yellow]left out[/] {escape_rich_markup(column.name)}: {escape_rich_markup(str(column.reason))}")
+    if any(column.reason == NO_CUT for column in schema.left_out):
+        out.print(
+            "nb, tan, kdb and skdb read the table so; auto, eskdb and xgboost learn columns without a cut point, too.",
+            soft_wrap=True,
+        )
 
 
 def _plain(arrow_type: str) -> str:

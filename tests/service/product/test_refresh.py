@@ -99,14 +99,20 @@ def test_the_command_line_updates_and_forgets(folder, tmp_path):
         "daily still stands for version 1, its champion. To change that: fewpass models alias daily@2 champion" in said
     )
     assert "next: fewpass query daily@2 --of class" in said
-    assert "read 1,200 rows; 600 were not read again for" in said and "counting pairs" in said
+    assert "read all 1,200 rows for " in said and "; otherwise 600 came from stored counts" in said
     forget = ("forget", "daily", "--where", "user = 3")
     stays = "Alias champion of daily stays at version 1, which knows them. Move it: fewpass models alias daily@"
     assert f"{stays}VERSION champion" in " ".join(fewpass(*forget, "--dry-run", workspace=place).stdout.split())
+    other = ["train", folder, "-t", "class", "-n", "other", "-l", "nb", "--columns", columns, "--alias", "champion"]
+    fewpass(*other, workspace=place)
     said = " ".join(fewpass(*forget, workspace=place).stdout.split())
     assert "equals, bit for bit," in said
-    assert "Versions that still know them: daily@1, daily@2" in said
+    assert "Versions that still know them: daily@1, daily@2, other@1" in said
     assert f"{stays}3 champion" in said
+    assert (
+        "Alias champion of other stays at version 1, which knows them. Forget them there, too: fewpass forget other"
+        in said
+    )
     wrong = fewpass("forget", "daily", "--where", "user = (SELECT 1)", workspace=place, code=1)
     assert "subquery is not allowed" in " ".join(wrong.stderr.split())
     bad = fewpass(*train, "--window", "3 days", workspace=place, code=1)
