@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -92,10 +93,10 @@ class ModelReport:
     @property
     def verdict(self) -> str:
         """Summary of the report in one sentence."""
-        right, points = 100 * (1 - self.metrics.zero_one_loss), 100 * self.metrics.ece
-        unit = "point" if f"{points:.0f}" == "1" else "points"
+        right, points = 100 * (1 - self.metrics.zero_one_loss), math.ceil(100 * self.metrics.ece)
+        unit = "point" if points == 1 else "points"
         better = "better" if self.gain >= 0 else "worse"
-        return f"Right {right:.0f} of 100; calibrated within {points:.0f} {unit}; {abs(self.gain):.0%} {better} than the class shares."
+        return f"Right {right:.0f} of 100; calibrated within {points} {unit}; {abs(self.gain):.0%} {better} than the class shares."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-compatible values, with the verdict; with many classes, only the mistakes name

@@ -46,7 +46,9 @@ def test_the_numbers_are_those_of_their_definitions(frame, model):
     assert numbers.left_out[0][0] == "same"
     assert sum(mistake.n_rows for mistake in numbers.mistakes) == np.sum(y != predicted)
     right = np.mean(y == predicted)
+    points = int(numbers.verdict.partition("calibrated within ")[2].split()[0])
     assert numbers.verdict.startswith(f"Right {100 * right:.0f} of 100; calibrated within ")
+    assert points - 1 < 100 * numbers.metrics.ece <= points
     assert f"{numbers.gain:.0%} better than the class shares." in numbers.verdict and repr(page) == numbers.verdict
 
 
