@@ -34,8 +34,13 @@ def read_columns_option(text: str | None) -> JSONObject:
         return {}
     try:
         content = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise typer.BadParameter(f"{text}: {error}", param_hint="--columns") from error
+    except ValueError as error:
+        example = """'{"age": {"kind": "numeric"}, "row_id": "drop"}'"""
+        raise typer.BadParameter(
+            f"{text} is not JSON: {error}. Example: --columns {example}", param_hint="--columns"
+        ) from error
     if not isinstance(content, dict):
         raise typer.BadParameter(f"{text} holds no JSON object.", param_hint="--columns")
     return content

@@ -47,6 +47,16 @@ def folder(tmp_path_factory):
 OTHER = json.dumps({"*": {"delimiter": ";"}, "b": {"decimal": ","}})
 
 
+def test_what_is_no_json_is_refused_with_an_example(folder):
+    for text in ("{a: decimal}", "{"):
+        assert "is not JSON: " in run("schema", folder / "t.csv", "--columns", text, code=2)
+    assert """Example: --columns '{"age": {"kind": "numeric"}, "row_id": "drop"}'""" in run(
+        "schema", folder / "t.csv", "--columns", "{b: 1}", code=2
+    )
+    said = json.dumps({"a": {"kind": "nominal"}, "b": "drop"})  # the form of the example
+    assert "b: " in run("schema", folder / "t.csv", "--columns", said)
+
+
 def test_the_training_file_of_a_class_with_a_missing_mark_is_evaluated_reported_and_tested(folder):
     where = ("-w", folder / "w")
     assert json.loads(run("evaluate", "m", folder / "t.csv", "--json", *where))["n_test_rows"] == 570
