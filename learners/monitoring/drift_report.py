@@ -87,6 +87,7 @@ def drift_causes(
     return causes
 
 
+GOES_ON = 90.0  # points of rows outside the range of training, beyond which a column seems to grow with time
 _REPEATS = "rows repeat as the model reads them: on average a row has {:,.1f} more copies than in the reference"
 _OTHERS = {
     "confidence": "predicted classes and their confidence have changed",
@@ -107,7 +108,11 @@ def _of_quality(one: Finding) -> Cause:
     more = "more" if one.effect > 0 else "fewer"
     words = f"{one.column} {_WORDS[one.kind]} in {more} rows ({points_text(one.effect)} percentage points)"
     if one.kind == "out_of_range" and one.effect > 0:
-        words += ": another unit, or a broken sensor"
+        words += (
+            ": a number that only goes on, or another unit"
+            if one.effect > GOES_ON
+            else ": another unit, or a broken sensor"
+        )
     return Cause(one.kind, (str(one.column),), one.effect, "points", words)
 
 
@@ -159,6 +164,8 @@ def _clipped(attribute: Attribute, own: Integers, other: Integers) -> str | None
         return None
     p, q = own / own.sum(), other / other.sum()
     for values, beyond, words in ((p, q, "above"), (p[::-1], q[::-1], "below")):
+        if attribute.is_time and words == "below":  # later rows begin later
+            continue
         last = int(np.flatnonzero(values > 0)[-1])
         gone = float(beyond[last + 1 :].sum())
         if gone > 0.01 and abs(values[last] - beyond[last:].sum()) < 0.25 * gone + 0.01:

@@ -86,6 +86,23 @@ def test_a_date_at_which_a_column_is_cut_off_is_a_date():
     assert len(words) == 1 and re.match(r"size never goes above 2026-0[12]-\d\d(T[\d:.]+)? any more", words[0]), found[
         "causes"
     ]
+    found = report(watched, scored, timed(replaced(late, "size", pa.array(np.maximum(late["size"].to_numpy(), 0.9)))))
+    first = found["causes"][0]
+    assert (first["kind"], first["columns"]) != ("clipped", ["size"]) and "size" in first["words"], (
+        "later rows begin later"
+    )
+
+
+def test_a_column_that_only_goes_on_is_no_broken_sensor(watched, scored):
+    def words_of(shift):
+        late = problems.rows(N_ROWS, 9)
+        sizes = late["size"].to_numpy()
+        return report(watched, scored, replaced(late, "size", pa.array(np.where(shift(sizes), sizes + 1000, sizes))))[
+            "causes"
+        ][0]["words"]
+
+    assert words_of(lambda sizes: sizes > -np.inf).endswith(": a number that only goes on, or another unit")
+    assert words_of(lambda sizes: sizes > 0).endswith(": another unit, or a broken sensor")
 
 
 def test_nothing_alarms_where_nothing_has_changed(watched, scored):
