@@ -8,8 +8,8 @@ python -m benchmarks.null_rows --data orders.parquet --target late
 XGBoost sees nominal codes as numbers (`--categories` for its own categories, which it answers four times slower), nulls as missing.
 
 The table has 40 columns, half of them with independent nulls of 1 to 30 % each, so that 19 of 20 rows have some, in
-thousands of patterns (`benchmarks.real_tables`). Rows are encoded beforehand; figures are of processor time. Of one row alone,
-in process or over REST (`--rest`), the median and 99 % are over rows, each of which counts with the median of its calls. REST is
+thousands of patterns (`benchmarks.real_tables`). Rows are encoded beforehand; figures are of processor time. For one row alone,
+in process or over REST (`--rest`), each row counts with the median of its calls; the median and 99 % are over rows. REST is
 wall time at one connection. Summed tables are the entries for contexts that end at a missing parent.
 """
 

@@ -72,6 +72,12 @@ def columns_setting(columns: Mapping[str, object]) -> str:
     return setting("columns", dict(columns))
 
 
+def known_values_text(value: str, labels: Sequence[str]) -> str:
+    """Return the known values that resemble a value, or else the first four, for a message: `'Male', …`."""
+    near = get_close_matches(value, labels) or list(labels[:4])
+    return ", ".join(map(repr, near)) + (", …" if len(near) < len(labels) else "")
+
+
 def one_line_error_text(error: Exception) -> str:
     """Return the text of an error on one line, without URI secrets, whole data rows, or library stack traces."""
     text = " ".join(str(error)[:MOST_READ].split())

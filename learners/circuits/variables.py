@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import InvalidEvidence
-from learners.errors import UnknownColumn
+from learners.errors import UnknownColumn, known_values_text
 from learners.kernels.arrays import Array, Floats, Integers
 from learners.models.evidence import RawValue
 from learners.schema import Chunk, Schema
@@ -178,8 +177,7 @@ class Columns:
 
 def unknown_value_error(name: str, value: object, labels: Sequence[str]) -> InvalidEvidence:
     """Create the error for a value that a column never had, with similar or example values."""
-    near = get_close_matches(short_value_text(value).strip("'"), labels) or labels[:4]
-    known = ", ".join(map(repr, near)) + (", …" if len(near) < len(labels) else "")
+    known = known_values_text(short_value_text(value).strip("'"), labels)
     return InvalidEvidence(
         f"Column {name!r} never had the value {short_value_text(value)} in training (known: {known}). Leave the column out to sum over its values."
     )

@@ -85,7 +85,7 @@ class KnownColumns:
             issue_column_warning(message)
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches, then warn once of what training had nothing like in all of their rows."""
+        """Yield the batches, then warn once where all rows are unlike the training rows."""
         unlike = UnlikeTraining(self.model.schema)
         yield from unlike.watch(batches)
         self._warn_of_unseen(unlike.unseen)

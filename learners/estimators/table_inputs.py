@@ -264,21 +264,20 @@ def _dense(series: Any) -> Any:
 
 
 def _table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
-    for name, values in columns.items():
-        if not hasattr(values, "__len__") or isinstance(values, str | bytes | Mapping):
-            other = next(
-                (
-                    str(own)
-                    for own, many in columns.items()
-                    if hasattr(many, "__len__") and not isinstance(many, str | bytes)
-                ),
-                "",
-            )
-            raise SchemaError(
-                f"Column {other!r} has several values, but column {str(name)!r} has one. For a single row, pass one value for {other!r}; "
-                f"for a table, pass a list or array for {str(name)!r}.",
-                other,
-            )
+    several = {
+        name: hasattr(values, "__len__") and not isinstance(values, str | bytes | Mapping)
+        for name, values in columns.items()
+    }
+    one = next((str(name) for name, has_several in several.items() if not has_several), None)
+    if one is not None:
+        other = next((str(name) for name, has_several in several.items() if has_several), None)
+        if other is None:  # a row among whose values is a mapping
+            raise SchemaError(f"Column {one!r} has one value that is not a plain one. Pass a list or array.", one)
+        raise SchemaError(
+            f"Column {other!r} has several values, but column {one!r} has one. For a single row, pass one value for {other!r}; "
+            f"for a table, pass a list or array for {one!r}.",
+            other,
+        )
     table = {str(name): values_to_arrow_column(str(name), values) for name, values in columns.items()}
     check_column_lengths({name: len(values) for name, values in table.items()})
     return pa.table(table)

@@ -421,7 +421,7 @@ def schema_command(
         out.print(f"[yellow]left out[/] {escape_rich_markup(column.name)}: {escape_rich_markup(str(column.reason))}")
     if any(column.reason == NO_CUT for column in schema.left_out):
         out.print(
-            "nb, tan, kdb and skdb read the table so; auto, eskdb and xgboost learn columns without a cut point, too.",
+            "auto, eskdb and xgboost learn columns without a cut point, too; nb, tan, kdb and skdb do not.",
             soft_wrap=True,
         )
 

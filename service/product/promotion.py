@@ -390,35 +390,39 @@ def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: Mode
     """
     limits = Limits(points=float(request.quarantine_points or 0.0))
     changes: list[str] = []
+    path = ""
     try:
-        model = map_model_version(champion).model
-        whole = open_training_source(workspace, request.train, run, model.schema)
+        watched = Watched(map_model_version(champion).model)
+        whole = open_training_source(workspace, request.train, run, watched.schema)
+        reference = training_reference(watched, load_evaluation_counts(champion, watched))
+        if reference is None:
+            return []
         for file in _files_to_look_at(whole, champion):
-            counts = ServedCounts(Watched(model), present=whole.arrow_schema.names)
+            path = whole.files[file].path
+            counts = ServedCounts(watched, present=whole.arrow_schema.names)
             for batch in whole.only({file}).thinned(MOST_ROWS).batches(counts.columns):
                 counts.update(batch)
-            reference = training_reference(counts.watched, load_evaluation_counts(champion, counts.watched))
-            if reference is None or not counts.n_rows:
-                continue
-            report: JSONObject = drift_report(counts, reference, limits)
-            _check_not_broken(report, whole.files[file].path, champion)
-            changes += [cause["words"] for cause in report["causes"]]
+            if counts.n_rows:
+                report: JSONObject = drift_report(counts, reference, limits)
+                _check_not_broken(report, path, champion)
+                changes += [cause["words"] for cause in report["causes"]]
     except (CorruptFile, NotFound):  # of the champion: what is trained now may well be its repair
         return []
     except LearnerError as error:
-        raise Quarantined(f"A new file cannot be read as the champion reads it: {error}", file="") from error
+        raise Quarantined(f"A new file cannot be read as the champion reads it: {error}", file=path) from error
     return list(dict.fromkeys(changes))
 
 
 def _files_to_look_at(source: Source, champion: ModelVersion) -> list[int]:
-    """Return the positions of the files that the champion has not learned, the newest first; of the newest if there are none,
-    or if the champion has learned no file that is known.
+    """Return the positions of the files that the champion has not learned, the newest first. If it has learned all or none of
+    them, return the newest file alone.
     """
-    known = LearnedRows.of(champion).known_files(source)
+    known = set(LearnedRows.of(champion).known_files(source))
     newest = sorted(
         range(len(source.files)), key=lambda i: (source.files[i].mtime_ns or 0, source.files[i].path), reverse=True
     )
-    return (known and [i for i in newest if i not in set(known)]) or newest[:1]
+    unknown = [i for i in newest if i not in known]
+    return unknown if known and unknown else newest[:1]
 
 
 def _check_not_broken(report: JSONMapping, path: str, champion: ModelVersion) -> None:

@@ -99,7 +99,7 @@ class Instance:
 
 
 def _taken(idle: list[duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection | None:
-    """Take an idle instance, which no other thread gets then; None if there is none."""
+    """Take an idle instance, so that no other thread gets it; None if all are busy."""
     try:
         return idle.pop()
     except IndexError:

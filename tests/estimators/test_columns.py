@@ -34,7 +34,7 @@ def model(frame):
     return NB(m=1.0).fit(frame, "class")
 
 
-def told(call):
+def warnings_of(call):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         call()
@@ -51,15 +51,15 @@ def test_an_array_of_another_width_is_refused(model):
 
 def test_an_array_stands_for_named_columns_in_order_and_that_is_told_once(model, frame):
     array = frame[["age", "town"]].to_numpy()
-    (message,) = told(lambda: model.predict_proba(array))
+    (message,) = warnings_of(lambda: model.predict_proba(array))
     assert "does not have valid feature names, but NB was fitted with feature names" in message
-    assert told(lambda: model.predict_proba(array)) == []
+    assert warnings_of(lambda: model.predict_proba(array)) == []
     assert np.array_equal(model.predict_proba(array), model.predict_proba(frame))
 
 
 def test_names_are_overlooked_where_training_had_none(frame):
     model = NB(m=1.0).fit(frame[["age", "town"]].to_numpy(), frame["class"])
-    (message,) = told(lambda: model.predict_proba(frame[["age", "town"]]))
+    (message,) = warnings_of(lambda: model.predict_proba(frame[["age", "town"]]))
     assert "X has feature names, but NB was fitted without feature names" in message
 
 
@@ -84,32 +84,36 @@ def test_rows_with_none_of_the_columns_are_refused(make, model, frame, tmp_path)
 @pytest.mark.parametrize("n_rows", [1, 400])
 def test_a_misspelt_column_is_told_once_with_the_one_that_is_similar(n_rows, model, frame):
     misspelt = frame[:n_rows].rename(columns={"town": "twon"})
-    (message,) = told(lambda: model.predict_proba(misspelt))
+    (message,) = warnings_of(lambda: model.predict_proba(misspelt))
     assert message == "The data lacks columns of the model: 'town' (similar: twon). Predictions are made without them."
-    assert told(lambda: model.predict_proba(misspelt)) == []
-    (message,) = told(lambda: model.predict_proba({"age": 1.0, "twon": "bern"}))
+    assert warnings_of(lambda: model.predict_proba(misspelt)) == []
+    (message,) = warnings_of(lambda: model.predict_proba({"age": 1.0, "twon": "bern"}))
     assert message == "Columns that the model does not know are ignored: 'twon' (similar: town)."
-    (message,) = told(lambda: model.predict_proba(frame.assign(weather="fine")))
+    (message,) = warnings_of(lambda: model.predict_proba(frame.assign(weather="fine")))
     assert message == "Columns that the model does not know are ignored: 'weather'."
     for lacking in ({"age": 1.0}, [{"age": 1.0}, {"town": "bern"}]):  # a record may, without a word
-        assert told(lambda lacking=lacking: model.predict_proba(lacking)) == []
+        assert warnings_of(lambda lacking=lacking: model.predict_proba(lacking)) == []
 
 
 @pytest.mark.parametrize("n_rows", [1, 400])
 @pytest.mark.parametrize("make", [lambda frame: frame, lambda frame: frame.to_dict("records"), pa.Table.from_pandas])
-def test_a_column_of_unseen_values_alone_is_told_once(make, n_rows, model, frame):
+def test_a_column_of_unseen_values_alone_is_named_once(make, n_rows, model, frame):
     strange = make(frame[["age", "town"]][:n_rows].assign(town="Bern"))
-    (message,) = told(lambda: model.predict_proba(strange))
+    (message,) = warnings_of(lambda: model.predict_proba(strange))
     assert message == (
         "Column 'town' has only values that training never had, such as 'Bern' (known: 'bern', …): they count as absent."
     )
     for again in (strange, make(frame[["age", "town"]][:n_rows].assign(town="Kiel")), {"age": 1.0, "town": "Rome"}):
-        assert told(lambda again=again: model.predict_proba(again)) == []
+        assert warnings_of(lambda again=again: model.predict_proba(again)) == []
 
 
-def test_one_row_of_an_unseen_value_is_told_and_known_ones_are_not(model, frame):
-    assert told(lambda: model.predict_proba(frame)) == told(lambda: model.predict_proba({"town": None})) == []
-    (message,) = told(lambda: model.predict_proba({"age": 1.0, "town": "Bern"}))
+def test_one_row_of_an_unseen_value_is_named_and_known_ones_are_not(model, frame):
+    assert (
+        warnings_of(lambda: model.predict_proba(frame))
+        == warnings_of(lambda: model.predict_proba({"town": None}))
+        == []
+    )
+    (message,) = warnings_of(lambda: model.predict_proba({"age": 1.0, "town": "Bern"}))
     assert message.startswith("Column 'town' has only values that training never had, such as 'Bern'")
 
 
@@ -143,7 +147,7 @@ def test_times_of_other_units_are_still_read():
 def test_a_column_that_is_left_out_is_told(column, message, frame):
     with pytest.warns(ColumnWarning, match=message):
         model = NB(m=1.0).fit(frame.assign(extra=column(len(frame))), "class")
-    assert told(lambda: model.predict_proba(frame.assign(extra=column(len(frame))))) == []
+    assert warnings_of(lambda: model.predict_proba(frame.assign(extra=column(len(frame))))) == []
 
 
 def test_folded_values_are_told(frame):
@@ -156,7 +160,7 @@ def test_nothing_is_told_of_a_schema_that_was_given(frame):
     table = frame.assign(extra=[[1]] * len(frame))
     with pytest.warns(ColumnWarning, match="'extra'"):
         schema = NB().fit(table, "class").model_.schema
-    assert told(lambda: NB(schema=schema).fit(table, "class")) == []
+    assert warnings_of(lambda: NB(schema=schema).fit(table, "class")) == []
 
 
 @pytest.fixture(scope="module")

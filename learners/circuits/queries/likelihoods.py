@@ -93,7 +93,7 @@ def read_evidence_likelihoods(columns: Columns, evidence: Evidence, likely: Like
                 raise InvalidEvidence(
                     f"Column {name!r} is modelled by its numbers: give one number or a range, not a set of values or an exclusion."
                 )
-            ranges[v] = _of_whole_numbers(columns, v, *_ends(columns, v, value))
+            ranges[v] = _rounded_range(columns, v, *_ends(columns, v, value))
     for name, weights in likely.items():
         (v,) = columns.variables([name])
         if evidence.get(name) is not None:
@@ -213,10 +213,8 @@ def _ends(columns: Columns, v: int, given: Range) -> tuple[float, float]:
     return low, high
 
 
-def _of_whole_numbers(columns: Columns, v: int, low: float, high: float) -> tuple[float, float]:
-    """Return the ends of a range of a density; of an integer column, of all numbers that round to one in the range, as its
-    imputed values are rounded.
-    """
+def _rounded_range(columns: Columns, v: int, low: float, high: float) -> tuple[float, float]:
+    """Widen the range of an integer column to all numbers that round into it, as imputed values are rounded; leave others."""
     if not columns.schema.attributes[v].arrow_type.startswith(("int", "uint")):
         return low, high
     ends = math.ceil(low) - 0.5 if math.isfinite(low) else low, math.floor(high) + 0.5 if math.isfinite(high) else high

@@ -121,7 +121,7 @@ def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (n_blo
 
 @inner_kernel
 def _find_all(tables, a, keys):  # (n,) int64, in place
-    """Put FOUND less its row of `vectors` in place of each key, ABSENT where there is none.
+    """Put FOUND less its row of `vectors` in place of each key, or ABSENT for an unknown key.
 
     Most keys are in their own slots, or these are empty: all such are found first, without a branch.
     """

@@ -1,13 +1,13 @@
-"""Detect tables that training had nothing like: all rows are later, or a column has no value that it had."""
+"""Detect tables unlike the training table: all rows are later, or all values of a column are new."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from learners.errors import known_values_text
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.json_records import is_missing_mark, json_value_encoder, short_value_text
 from learners.schema.encoding.later_times import LaterTimes
@@ -37,7 +37,7 @@ def nominal_value_codes(schema: Schema) -> ValueCodes:
 
 
 def has_unseen_value(record: Mapping[str, object], codes: ValueCodes) -> bool:
-    """Return whether a row has a value that training never had, at a dictionary look-up for each column."""
+    """Return whether a row, whose types were checked, has a value that training never had; a set look-up for each column."""
     return any(
         (value := record.get(name)) not in known and code(value) == own.unseen_code
         for name, (own, known, code) in codes.items()
@@ -45,7 +45,7 @@ def has_unseen_value(record: Mapping[str, object], codes: ValueCodes) -> bool:
 
 
 def _is_tracked(attribute: Attribute) -> bool:
-    """Whether values that training never had have a code of their own: if rare values were folded, they count as these."""
+    """Return True if unseen values have their own code; after folding they share the code of rare values."""
     return attribute.kind == "nominal" and bool(attribute.values) and not attribute.n_folded
 
 
@@ -101,9 +101,7 @@ class UnseenValues:
 
 
 def _unseen_words(attribute: Attribute, value: object) -> str:
-    labels = [str(each) for each in attribute.values]
-    near = get_close_matches(str(value), labels) or labels[:4]
-    known = ", ".join(map(repr, near)) + (", …" if len(near) < len(labels) else "")
+    known = known_values_text(str(value), [str(each) for each in attribute.values])
     return (
         f"Column {attribute.name!r} has only values that training never had, such as {short_value_text(value)} (known: {known}): they "
         "count as absent."
@@ -133,5 +131,5 @@ class UnlikeTraining:
         self.unseen.add_values(values_of, codes)
 
     def warnings(self) -> list[str]:
-        """Return one sentence for what all inspected rows have in common and training had not."""
+        """Return one sentence for each way in which all inspected rows differ from the training rows."""
         return [*self.later.warnings(), *self.unseen.warnings_by_column().values()]

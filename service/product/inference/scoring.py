@@ -104,8 +104,8 @@ def mean_log_likelihood(model: Model, source: Source, report: Report = ignore_re
 class Measurement(NamedTuple):
     """Evaluation of a model on rows; for a model without classes only `metrics`, which contain `n_test_rows`.
 
-    `scores` are of all rows, part by part; `floor` is what the class shares alone lose on the same rows. `warnings` say what
-    training had nothing like.
+    `scores` are of all rows, part by part; `floor` is what the class shares alone lose on the same rows. `warnings` are
+    those of `UnlikeTraining`.
     """
 
     metrics: JSONObject
@@ -273,7 +273,7 @@ def score_files(
     report: Report = ignore_report,
     warn: Callable[[str], None] = ignore_report,
 ) -> int:
-    """Write the predicted rows to a Parquet file that appears only when complete; return the number of rows.
+    """Write the predicted rows to a Parquet or CSV file that appears only when complete; return the number of rows.
 
     `warn` gets a sentence about columns of the model that the data lacks, and what `UnlikeTraining` finds. Raises InvalidRequest if the output exists and is not to
     be replaced, or has the suffix of something else; if each of many classes would be a column.

@@ -57,7 +57,7 @@ def test_predict_writes_csv_where_the_output_is_called_so(workspace, weather_fil
 def test_predict_looks_at_the_model_s_columns_only(workspace, weather_files, tmp_path):
     """Columns that are absent are told with those that resemble them; a class that is null or new does not matter."""
 
-    def told(table, name, code=0):
+    def warning_of(table, name, code=0):
         pq.write_table(table, tmp_path / name)
         command = ["predict", "weather", tmp_path / name, "--out", tmp_path / "scored.parquet", "--force"]
         return " ".join(fewpass(*command, workspace=workspace, code=code).stderr.split())
@@ -67,12 +67,12 @@ def test_predict_looks_at_the_model_s_columns_only(workspace, weather_files, tmp
     names = ["outlok" if name == "outlook" else name for name in table.column_names]
     changed = table.set_column(names.index("class"), "class", classes).rename_columns(names)
     words = "The data lacks columns of the model: 'outlook' (similar: outlok)."
-    assert words in told(changed, "changed.parquet")
+    assert words in warning_of(changed, "changed.parquet")
     assert pq.read_table(tmp_path / "scored.parquet").num_rows == 20
     hail = table.set_column(table.column_names.index("outlook"), "outlook", pa.array(["hail"] * 20))
     unseen = "Column 'outlook' has only values that training never had, such as 'hail' (known: "
-    assert unseen in told(hail, "hail.parquet") and unseen not in told(table, "known.parquet")
-    assert "none of the model's columns" in told(table.select(["station"]), "others.parquet", code=1)
+    assert unseen in warning_of(hail, "hail.parquet") and unseen not in warning_of(table, "known.parquet")
+    assert "none of the model's columns" in warning_of(table.select(["station"]), "others.parquet", code=1)
 
 
 def test_evaluate_models_and_schema_print_json_and_tables(workspace, weather_files):

@@ -312,14 +312,14 @@ def test_a_file_that_grows_may_hold_rows_that_the_champion_has_learned(workspace
     how = {"holdout_by": "random"}
     train(workspace, folder, model="m", columns={"id": "drop"}, aliases=["champion"], **how)
     pq.write_table(alternating(2_150), folder / "0.parquet")
-    told = refreshed(workspace, folder, **how)
+    decision = refreshed(workspace, folder, **how)
     words = r"; version 1 may have learned (\d+) of these \1 rows, as \S+0\.parquet has changed since, so its loss may be too low$"
-    assert re.search(words, told["reason"]), told["reason"]
+    assert re.search(words, decision["reason"]), decision["reason"]
     product.set_alias(workspace, "m", "champion", 1)
     pq.write_table(alternating(2_000, 400), folder / "1.parquet")
-    told = refreshed(workspace, folder, {"newest_files": 2}, holdout=0.5, **how)
+    decision = refreshed(workspace, folder, {"newest_files": 2}, holdout=0.5, **how)
     assert re.search(
-        r"; [\d,]+ rows that version 1 may have learned are left out, as \S+ has changed since", told["reason"]
+        r"; [\d,]+ rows that version 1 may have learned are left out, as \S+ has changed since", decision["reason"]
     )
     for model in ("m@1", "m@2"):
         evaluated = product.evaluate_model_version(
