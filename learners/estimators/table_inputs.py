@@ -271,8 +271,9 @@ def _table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
     one = next((str(name) for name, has_several in several.items() if not has_several), None)
     if one is not None:
         other = next((str(name) for name, has_several in several.items() if has_several), None)
-        if other is None:  # a row among whose values is a mapping
-            raise SchemaError(f"Column {one!r} has one value that is not a plain one. Pass a list or array.", one)
+        if other is None:  # a row, which is no record because a value is a mapping
+            nested = next((str(name) for name, value in columns.items() if isinstance(value, Mapping)), one)
+            raise SchemaError(f"Column {nested!r} holds a mapping. Pass a plain value.", nested)
         raise SchemaError(
             f"Column {other!r} has several values, but column {one!r} has one. For a single row, pass one value for {other!r}; "
             f"for a table, pass a list or array for {one!r}.",

@@ -154,6 +154,7 @@ def test_arrays_of_objects_and_lists_keep_the_type_of_each_column(table):
             SchemaError,
             "Column 'b' has several values, but column 'a' has one. For a single row, pass one value for 'b'",
         ),
+        ({"a": 1, "b": {"c": 1}}, SchemaError, "Column 'b' holds a mapping"),
         ({"a": [1, 2], "b": {"c": 1}}, SchemaError, "Column 'a' has several values, but column 'b' has one"),
         (np.arange(3), ValueError, "Reshape your data"),
         (np.zeros((2, 2), complex), ValueError, "Complex data not supported"),
