@@ -52,6 +52,10 @@ SLOW = [
 # A loaded machine reads what a request names in its own time; tests of the limit set their own.
 os.environ.setdefault("FEWPASS_REQUEST_TIMEOUT_S", "600")
 
+# Each of many processes would compile all modules, and each run the assertions of all tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # Before numpy is loaded, here and in what the tests start. Threads of OpenBLAS spin while they wait for each other: beside other
 # processes, on two cores, that was a third of the processor time of the tests of circuits.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
