@@ -60,9 +60,7 @@ async def submit_job_endpoint(
     starts nothing new.
     """
     submission = partial(product.submit_job, workspace, request, idempotency_key, is_remote=True, priority=priority)
-    named = getattr(request, "train", request)
-    uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]
-    job, _ = await opening.of(uris).run(submission)
+    job, _ = await opening.of_job(request).run(submission)
     return _accepted(job, response)
 
 

@@ -22,6 +22,7 @@ from service.http.api.bodies import content_length, send_body
 from service.requests.abandonment import check_still_asked
 from service.requests.json_values import JSONObject, ShownObject
 from service.requests.problems import MEDIA_TYPE, BodyTooLarge, UnsupportedMediaType, problem_from_http_status
+from service.requests.requests import AnyRequest
 from service.serving.application_state import workspace_from_request
 from service.workspace import Workspace
 from storage.files.atomic_files import draft_file_path
@@ -132,6 +133,11 @@ class Openings:
         """Return the pool in which to open these URIs; a name without a scheme counts as local."""
         is_elsewhere = any("://" in uri and not uri.lower().startswith("file://") for uri in uris)
         return self.elsewhere if is_elsewhere else self.reading if are_read else self.here
+
+    def of_job(self, request: AnyRequest | None) -> Threads:
+        """Return the pool in which to look for the files of a job."""
+        named = getattr(request, "train", request)
+        return self.of([*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())])
 
 
 class File(FileResponse):

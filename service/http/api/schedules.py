@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Response
@@ -44,11 +45,13 @@ class ScheduleShape(Shape):
 
 
 @router.post("", name="create", status_code=201, summary="Create a schedule")
-def create_schedule_endpoint(
-    request: ScheduleRequest, workspace: Ours, only_if: OnlyIf, response: Response
+async def create_schedule_endpoint(
+    request: ScheduleRequest, workspace: Ours, opening: Opening, only_if: OnlyIf, response: Response
 ) -> ScheduleShape:
     """Create a schedule. Repeating the same definition changes nothing."""
-    schedule = product.create_schedule(workspace, request, is_remote=True, check=_check(only_if, request.name))
+    check = _check(only_if, request.name)
+    create = partial(product.create_schedule, workspace, request, is_remote=True, check=check)
+    schedule = await opening.of_job(request.job).run(create)
     response.headers["location"] = f"/v1/schedules/{schedule.name}"
     return _shown(schedule, response)
 
@@ -79,12 +82,12 @@ def show_schedule_endpoint(name: str, workspace: Ours, response: Response) -> Sc
 
 
 @router.patch("/{name}", name="change", summary="Change a schedule")
-def change_schedule_endpoint(
-    name: str, request: ScheduleChange, workspace: Ours, only_if: OnlyIf, response: Response
+async def change_schedule_endpoint(
+    name: str, request: ScheduleChange, workspace: Ours, opening: Opening, only_if: OnlyIf, response: Response
 ) -> ScheduleShape:
     """Fields that you leave out stay. It is next due by its new times; nothing counts as missed."""
-    check = _check(only_if, name)
-    return _shown(product.change_schedule(workspace, name, request, is_remote=True, check=check), response)
+    change = partial(product.change_schedule, workspace, name, request, is_remote=True, check=_check(only_if, name))
+    return _shown(await opening.of_job(request.job).run(change), response)
 
 
 @router.delete("/{name}", name="delete", status_code=204, summary="Delete a schedule")

@@ -82,7 +82,7 @@ def _check_named(workspace: Workspace, request: AnyRequest, *, is_remote: bool) 
 
 
 def check_job_files(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
-    """Refuse a job whose files or columns are missing. Not used for schedules, whose files may be written later.
+    """Refuse a job whose files or columns are missing.
 
     Object stores are not asked whether files are there: a request shall not wait for them. Raises SourceError or
     UnknownColumn.

@@ -19,7 +19,7 @@ from service.jobs.cron import Cron
 from service.jobs.queue import Job, job_queue
 from service.jobs.worker_leases import AWAY
 from service.product.audit import delete_old_audit_lines
-from service.product.submission.prechecks import check_job_request
+from service.product.submission.prechecks import check_job_files, check_job_request
 from service.product.submission.submitting import delete_old_jobs, submit_job
 from service.requests.problems import Conflict, is_expected_error
 from service.requests.recorded import current_request
@@ -166,10 +166,11 @@ def create_schedule(
 ) -> Schedule:
     """Store a schedule after checking its jobs.
 
-    Raises InvalidRequest, NotFound, InvalidParameter, OutsideRoots or Conflict, and what `check` raises.
+    Raises InvalidRequest, NotFound, InvalidParameter, OutsideRoots, SourceError or Conflict, and what `check` raises.
     """
     cron = Cron(request.cron, request.timezone)
     check_job_request(workspace, request.job, is_remote=is_remote)
+    check_job_files(workspace, request.job, is_remote=is_remote)
     schedule = Schedule(
         name=request.name,
         cron=request.cron,
@@ -189,6 +190,7 @@ def change_schedule(
     changes = {field: value for field, value in change.model_dump(mode="json").items() if value is not None}
     if change.job is not None:
         check_job_request(workspace, change.job, is_remote=is_remote)
+        check_job_files(workspace, change.job, is_remote=is_remote)
     after = replace(before, **changes)
     cron = Cron(after.cron, after.timezone)
     after = replace(after, next_due_at=None if after.is_paused else cron.after(utc_now()))

@@ -44,7 +44,7 @@ def test_a_data_set_is_registered_shown_and_listed(site, dataset):
     assert "is already registered" in register(site, "weather", site.test, 409)["detail"]
 
 
-def test_jobs_whose_files_are_not_there_are_refused_at_once(site, tmp_path):
+def test_jobs_and_schedules_whose_files_are_not_there_are_refused_at_once(site, tmp_path):
     (tmp_path / "data").mkdir()
     moved = tmp_path / "data" / "train.parquet"
     moved.write_bytes(site.train.read_bytes())
@@ -57,8 +57,17 @@ def test_jobs_whose_files_are_not_there_are_refused_at_once(site, tmp_path):
         (train | {"dataset": "moving"}, "matches no file"),
         ({"kind": "evaluate", "model": "weather", "uris": ["file:///no/such"]}, "no such file"),
     ]
+    schedule = {"name": "nightly", "cron": "@daily", "job": train | {"uris": [str(site.train)]}}
+    assert site.client.post("/v1/schedules", json=schedule).status_code == 201
     for body, words in jobs:
-        assert words in problem(site.client.post("/v1/jobs", json=body), 422)["detail"]
+        detail = problem(site.client.post("/v1/jobs", json=body), 422)["detail"]
+        assert words in detail
+        made = site.client.post("/v1/schedules", json=schedule | {"name": "other", "job": body})
+        changed = site.client.patch("/v1/schedules/nightly", json={"job": body})
+        assert [problem(answer, 422)["detail"] for answer in (made, changed)] == [detail] * 2
+    assert site.client.get("/v1/schedules/nightly").json()["job"]["uris"] == [str(site.train)]
+    assert site.client.get("/v1/schedules/other").status_code == 404
+    assert site.client.delete("/v1/schedules/nightly").status_code == 204
     assert site.client.delete("/v1/datasets/moving").status_code == 204
 
 
