@@ -16,7 +16,7 @@ from learners.errors import EmptyStatistic, SchemaError, StatisticMismatch, Unkn
 from learners.kernels.arrays import Floats, Uint8s
 from learners.passes.statistic import Statistic
 from learners.schema import Attribute
-from learners.schema.encoding.encode import numeric_column_as_floats
+from learners.schema.encoding.encode import attribute_numbers
 
 # Bits of resolution of the distance between the outermost cut points of a column.
 RESOLUTION_BITS = 22
@@ -99,9 +99,8 @@ class Moments(Statistic):
         for unit in self.units:
             if unit.name not in rows.schema.names:
                 raise UnknownColumn(unit.name, rows.schema.names)
-            x.append(
-                numeric_column_as_floats(rows.column(rows.schema.names.index(unit.name)), unit.name, unit.arrow_type)
-            )
+            attribute = Attribute(unit.name, "numeric", arrow_type=unit.arrow_type)
+            x.append(attribute_numbers(rows.column(rows.schema.names.index(unit.name)), attribute))
         is_complete = np.ones(rows.num_rows, np.uint8)
         n_digits, is_whole = self._n_digits(x, is_complete)
         self._add(x, is_complete, n_digits, is_whole)

@@ -17,7 +17,7 @@ from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.models.record_classifier import record_classifier
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.json_records import MARKS, has_numbers_as_text
+from learners.schema.encoding.json_records import MARKS
 from learners.schema.encoding.unlike_training import (
     UnlikeTraining,
     UnseenValues,
@@ -59,8 +59,6 @@ class KnownColumns:
         self.attributes = tuple(attribute.name for attribute in schema.attributes)
         left_out = (entry.name for entry in schema.left_out)
         target = () if schema.target is None else (schema.target,)
-        # Columns of times and decimal numbers, which records may hold as text and tables may not.
-        self.text_numbers = tuple(attribute.name for attribute in schema.attributes if has_numbers_as_text(attribute))
         self.known = frozenset([*self.names, *self.attributes, *left_out, *target])
         # The columns of the last frame, as pandas holds them, and their names: they were looked at already.
         self.frame_columns: tuple[object, list[str]] = (None, [])
@@ -213,9 +211,7 @@ def single_row_record(X: Any, known: KnownColumns) -> Mapping[str, Any] | None:
         target = known.model.schema.target
         known.check_names([name for name in names if name != target])
         known.frame_columns = (X.columns, names)  # rows of one frame share this object, which never changes
-    row = dict(zip(names, _values(X), strict=True))
-    # Text for a time or a decimal number is of records: in a frame it is refused, however many rows there are.
-    return None if any(isinstance(row.get(name), str) for name in known.text_numbers) else row
+    return dict(zip(names, _values(X), strict=True))
 
 
 def _values(frame: Any) -> list[Any]:

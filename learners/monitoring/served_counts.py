@@ -22,7 +22,7 @@ from learners.monitoring.count_layout import REPEAT_CELLS, STATUSES, ColumnGroup
 from learners.passes.statistic import Statistic
 from learners.schema import Chunk
 from learners.schema.encoding.batches import BatchEncoder
-from learners.schema.encoding.encode import cached_schema_encoder, encode, numeric_column_as_floats
+from learners.schema.encoding.encode import attribute_numbers, cached_schema_encoder, encode
 from learners.schema.encoding.json_records import json_number_reader
 from learners.schema.schema import Attribute
 
@@ -111,9 +111,7 @@ class BatchRows:
 
     def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
         """Count the numbers below the training minimum, above the maximum, and in the lowest and highest quantiles."""
-        return _tails(
-            numeric_column_as_floats(self._column(attribute, rows), attribute.name, attribute.arrow_type), attribute
-        )
+        return _tails(attribute_numbers(self._column(attribute, rows), attribute), attribute)
 
 
 RawRows = RecordRows | ColumnRows | BatchRows  # the rows of a request or a batch before they were encoded

@@ -20,7 +20,7 @@ from learners.orders.queries.queries import GraphQueries
 from learners.orders.scores.bdeu_bge import BDeu, BGe, KeptRows
 from learners.orders.scores.scores import family_scores_with_prior
 from learners.schema import Schema
-from learners.schema.encoding.encode import numeric_column_as_floats
+from learners.schema.encoding.encode import attribute_numbers
 
 # A node and its parents.
 Family = tuple[int, tuple[int, ...]]
@@ -142,7 +142,7 @@ def record_batch_matrix(batch: pa.RecordBatch, schema: Schema) -> Floats:
     for attribute in schema.attributes:
         if attribute.name not in batch.schema.names:
             raise UnknownColumn(attribute.name, batch.schema.names)
-        columns.append(numeric_column_as_floats(batch.column(attribute.name), attribute.name, attribute.arrow_type))
+        columns.append(attribute_numbers(batch.column(attribute.name), attribute))
     return np.stack(columns)
 
 

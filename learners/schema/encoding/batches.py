@@ -75,6 +75,7 @@ class BatchEncoder:
         tables = [text_hash_table([str(v) for v in attributes[i].values], attributes[i].first_code) for i in of_text]
         self.words, first_slots, masks = concatenate_text_tables(tables)
         self.tables = dict(zip(of_text, zip(first_slots.tolist(), masks.tolist(), strict=False), strict=False))
+        self.of_marks = frozenset(i for i in of_text if attributes[i].reading is not None)
         self.cuts = np.concatenate([np.empty(0), *(np.array(attribute.cuts, np.float64) for attribute in attributes)])
         sizes = [len(attribute.cuts) for attribute in attributes]
         self.cut_starts = [int(end) - size for end, size in zip(np.cumsum(sizes), sizes, strict=True)]
@@ -116,6 +117,9 @@ class BatchEncoder:
             tables = (plan.byte_tables, plan.largest)
             kernels.batch_codes(address, plan.columns, self.words, tables, self.cuts, x, found, largest)
             del lent
+            for j, i in enumerate(plan.columns.rows.tolist() if self.of_marks else ()):
+                if i in self.of_marks and largest[j] == self.attributes[i].unseen_code:
+                    found[j] = kernels.STRANGE  # an unknown text, perhaps one that stands for a missing value
             if found.any():
                 self._look_closer(batch, plan, found, x, is_trusted)
                 largest = x[plan.columns.rows].max(axis=1)

@@ -10,7 +10,7 @@ from learners.errors import MOST_NAMED, InvalidParameter, SchemaError, UnknownCo
 from learners.kernels.arrays import Codes, Floats, freeze_arrays, read_only_array
 from learners.schema.discretise_kernels import interval_codes
 from learners.schema.encoding.batches import BatchEncoder, column_with_sound_indices
-from learners.schema.encoding.json_records import has_numbers_as_text, json_number_reader
+from learners.schema.encoding.json_records import json_number_reader, json_value_encoder
 from learners.schema.nominal_forms import (
     dictionary_encoded_column,
     dictionary_row_indices,
@@ -30,23 +30,31 @@ from learners.schema.times_and_durations import (
 ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 
 
+def attribute_numbers(column: pa.Array, attribute: Attribute) -> Floats:
+    """Convert a column of a numeric attribute to (n,) float64, as `numeric_column_as_floats` does by the type of the training.
+
+    Text is read as in JSON.
+    """
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not _is_text(kind):
+        return numeric_column_as_floats(column, attribute.name, attribute.arrow_type)
+    coded = column.dictionary_encode()
+    texts = coded.dictionary.to_pylist()
+    numbers = np.array([*map(json_number_reader(attribute, texts), texts), np.nan])
+    places = pc.fill_null(coded.indices, len(texts)).to_numpy(zero_copy_only=False)
+    return read_only_array(numbers[places])
+
+
 def numeric_column_as_floats(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
     """Convert a column to (n,) float64: null becomes NaN, times become seconds since 1970.
 
     `arrow_type`: type of the column in training, whose unit is used for times of day and durations; by default
-    the column's own. If training had times, times of day or durations, text is parsed as such, as in JSON. Raises
-    SchemaError if the column is not numeric.
+    the column's own. Raises SchemaError if the column is not numeric.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
         kind = column.type
-    if (
-        arrow_type
-        and _is_text(kind)
-        and has_numbers_as_text(attribute := Attribute(name, "numeric", (), (), False, arrow_type))
-    ):
-        return _floats_of_text(column, attribute)
     try:
         if arrow_type and pa.types.is_temporal(kind) and not _are_times(str(kind), arrow_type):
             raise SchemaError(
@@ -78,14 +86,6 @@ def numeric_column_as_floats(column: pa.Array, name: str, arrow_type: str = "") 
 
 def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def _floats_of_text(column: pa.Array, attribute: Attribute) -> Floats:
-    """Parse texts that denote numbers to (n,) float64, each distinct text once."""
-    read, coded = json_number_reader(attribute), column.dictionary_encode()
-    numbers = np.array([*map(read, coded.dictionary.to_pylist()), np.nan])
-    places = pc.fill_null(coded.indices, len(coded.dictionary)).to_numpy(zero_copy_only=False)
-    return read_only_array(numbers[places])
 
 
 def _moments(column: pa.Array) -> pa.Array:
@@ -163,6 +163,9 @@ class _NominalEncoder:
     def _codes_of(self, values: pa.Array, kind: pa.DataType) -> Codes:
         """Return the code of each distinct value of a column."""
         attribute, domain = self.attribute, self.domain
+        if _is_text(kind) and (attribute.reading is not None or (attribute.values and self.value_type != pa.string())):
+            texts = values.to_pylist()
+            return np.fromiter(map(json_value_encoder(attribute, texts), texts), self.dtype, len(texts))
         if attribute.values and values.type != self.value_type:
             if {values.type, self.value_type} != {pa.bool_(), pa.int64()}:
                 raise SchemaError(
@@ -196,7 +199,7 @@ class _Columns:
             self.nominal[i](column, codes)
             return
         values, cuts = (
-            numeric_column_as_floats(column, attribute.name, attribute.arrow_type),
+            attribute_numbers(column, attribute),
             np.array(attribute.cuts, np.float64),
         )
         if attribute.cycle is not None:
@@ -242,7 +245,7 @@ class Encoder:
             attribute = self.schema.attributes[i]
             if attribute.name in position:
                 column = column_with_sound_indices(batch, position[attribute.name])
-                own[row] = numeric_column_as_floats(column, attribute.name, attribute.arrow_type)
+                own[row] = attribute_numbers(column, attribute)
         return own
 
     def classes(self, batch: pa.RecordBatch) -> Codes:

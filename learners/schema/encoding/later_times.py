@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.errors import SchemaError
-from learners.schema.encoding.encode import numeric_column_as_floats
+from learners.schema.encoding.encode import attribute_numbers
 from learners.schema.encoding.json_records import json_number_reader
 from learners.schema.schema import Attribute, Schema
 from learners.schema.times_and_durations import DAY, TICKS
@@ -44,7 +44,7 @@ class LaterTimes:
                 self._dismiss(name)
                 continue
             try:
-                numbers = numeric_column_as_floats(column, name, attribute.arrow_type)
+                numbers = attribute_numbers(column, attribute)
             except SchemaError:  # encoding the rows says so
                 self._dismiss(name)
                 continue

@@ -19,6 +19,7 @@ from learners.schema import Attribute, Schema
 from learners.schema.discretise_kernels import MOST_COMPARED, interval_codes
 from learners.schema.encoding.encode import encode, numeric_column_as_floats
 from learners.schema.encoding.json_records import encode_json_columns, encode_json_records
+from learners.schema.reading import Reading
 from tests import strategies
 from tests.naive.encoding import codes_of
 
@@ -204,13 +205,40 @@ def test_times_of_day_of_any_unit_fall_in_the_same_interval(kind, trained, ticks
     assert encode_json_columns({"x": ["12:00:00.001"]}, schema).numbers[0, 0] == 43200.001 * ticks
 
 
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_decimals_may_be_text(wrapped):
-    kind = pa.dictionary(pa.int32(), pa.decimal128(10, 2)) if wrapped else pa.decimal128(10, 2)
-    schema = numeric_schema(cuts=(12.5,), arrow_type=str(kind))
-    for values in (["12.50", "12.505", "-1e2", ".5"], [Decimal("12.50"), Decimal("12.505"), Decimal(-100), Decimal(0)]):
+@pytest.mark.parametrize(
+    "kind", ["double", "int32", str(pa.decimal128(10, 2)), str(pa.dictionary(pa.int32(), pa.decimal128(10, 2)))]
+)
+def test_numbers_may_be_text(kind):
+    schema = numeric_schema(cuts=(12.5,), arrow_type=kind)
+    texts = ["12.50", "12.505", "-1e2", " .5 "]
+    for values in (texts, [Decimal("12.50"), Decimal("12.505"), Decimal(-100), Decimal(0)]):
         assert encode_json_columns({"x": values}, schema).x[0].tolist() == [0, 1, 0, 0]
         assert encode_json_records([{"x": value} for value in values], schema).x[0].tolist() == [0, 1, 0, 0]
+    for column in (pa.array(texts), pa.array(texts).dictionary_encode()):
+        assert encode(pa.table({"x": column}), schema).x[0].tolist() == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("values", "texts", "codes"),
+    [
+        ((3, 41), ["41", "+3", " 41 ", "5", None], [1, 0, 1, 2, 2]),
+        ((False, True), ["true", "FALSE", "True"], [1, 0, 1]),
+    ],
+)
+def test_whole_numbers_and_truths_may_be_text(values, texts, codes):
+    schema = Schema((Attribute("x", "nominal", values),), "class", ("no", "yes"))
+    assert encode_json_columns({"x": texts}, schema).x[0].tolist() == codes
+    assert encode_json_records([{"x": text} for text in texts], schema).x[0].tolist() == codes
+    assert encode(pa.table({"x": texts}), schema).x[0].tolist() == codes
+
+
+def test_a_mark_of_missing_values_that_training_learned_as_a_value_stays_one():
+    marks = Reading(missing=("?", "-"))
+    schema = Schema((Attribute("x", "nominal", ("?", "a"), has_missing=True, reading=marks),), "class", ("no", "yes"))
+    texts = ["?", "a", "-", " - ", "b", "\ud800"]
+    assert encode_json_columns({"x": texts}, schema).x[0].tolist() == [1, 2, 0, 0, 3, 3]
+    assert [encode_json_records([{"x": text}], schema).x[0, 0] for text in texts] == [1, 2, 0, 0, 3, 3]
+    assert encode(pa.table({"x": texts[:-1]}), schema).x[0].tolist() == [1, 2, 0, 0, 3]
 
 
 WORD = Attribute("x", "nominal", ("a", "b"))
@@ -225,9 +253,10 @@ PRICE = Attribute("x", "numeric", cuts=(1.0,), arrow_type="decimal128(10, 2)")
     [
         (WORD, 3, r"Row 1: Column 'x' holds 3 \(int\).*one of 'a', 'b'"),
         (WORD, ["a"], r"Row 1: Column 'x' holds \['a'\] \(list\)"),
-        (Attribute("x", "nominal", (1, 2)), "1", r"Row 1: Column 'x' holds '1' \(str\).*one of 1, 2"),
+        (Attribute("x", "nominal", (1, 2)), "one", r"Row 1: Column 'x' holds 'one' \(str\).*one of 1, 2"),
+        (Attribute("x", "nominal", (True, False)), "1", r"Row 1: Column 'x' holds '1' \(str\).*one of true, false"),
         (WORD, {"b": 1}, r"Row 1: Column 'x' holds \{'b': 1\} \(dict\)"),
-        (NUMBER, "2", r"Row 1: Column 'x' holds '2' \(str\).*a number"),
+        (NUMBER, "two", r"Row 1: Column 'x' holds 'two' \(str\).*a number"),
         (NUMBER, [2], r"Row 1: Column 'x' holds \[2\] \(list\).*a number"),
         (Attribute("x", "numeric", cuts=(1.0,), arrow_type="date32[day]"), "soon", "Row 1: Column 'x' holds 'soon'"),
         (OF_DAY, "25:00", "holds '25:00' .*a time of day such as '12:00', or a number of milliseconds"),
@@ -235,7 +264,10 @@ PRICE = Attribute("x", "numeric", cuts=(1.0,), arrow_type="decimal128(10, 2)")
         (OF_DAY, "12:00+01:00", r"holds '12:00\+01:00' .*a time of day"),
         (LASTING, "12:00", "a number of seconds"),
         (LASTING, datetime.time(1), "a number of seconds"),
-        *((PRICE, word, "Row 1: Column 'x' holds .*a number") for word in ("1_000", "1e999", "NaN", "", " 1", "0x1")),
+        *(
+            (PRICE, word, "Row 1: Column 'x' holds .*a number")
+            for word in ("1_000", "1e999", "NaN", "", "1 2", "0x1", "1,5")
+        ),
         (PRICE, Decimal("sNaN"), "Row 1: Column 'x' holds .*a number"),
         (PRICE, "9" * 1000 + "x", "Row 1: Column 'x' holds '9{79}… .str., but"),
         pytest.param(WORD, 10**5000, "Row 1: Column 'x' holds a whole number of 16,610 bits", id="huge"),
@@ -254,8 +286,12 @@ def test_a_value_of_the_wrong_type_is_named_with_row_and_column(attribute, value
     ("attribute", "column", "says"),
     [
         (WORD, [1, 2], "'x' has type int64 here, but had string in training"),
-        (Attribute("x", "nominal", (1, 2)), ["1"], "'x' has type string here, but had int64 in training"),
-        (NUMBER, ["1"], "'x' has type string, but the model needs numbers"),
+        (
+            Attribute("x", "nominal", (1, 2)),
+            ["1", "one"],
+            r"'x' holds 'one' \(str\), but the model expects one of 1, 2",
+        ),
+        (NUMBER, ["1", "one"], r"'x' holds 'one' \(str\), but the model expects a number"),
         (WORD, [b"a"], "'x' holds binary"),
         (NUMBER, [[1.0]], r"'x' has type list<.*>, but the model needs numbers"),
         (WORD, [["a"]], r"'x' holds list<.*>, which cannot be read"),
