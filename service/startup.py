@@ -1,18 +1,24 @@
-"""Faster startup and exit of processes: no pandas, and less garbage collection."""
+"""Faster startup and exit of processes: fewer imports of libraries, and less garbage collection."""
 
 import atexit
 import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
 from types import ModuleType
 from typing import Any
 
 LOADED_OBJECTS = 1_000_000
+# Libraries, each with an optional one that it is loaded without. XGBoost needs scikit-learn for its own estimators only, which
+# are not used here: .8 s and 70 MB. Numba needs YAML for a file of settings.
+WITHOUT = {"xgboost": "sklearn", "numba": "yaml"}
+NUMBA_SETTINGS = ".numba_config.yaml"
+# Packages that scipy.optimize names without using them: a third of its time.
+UNUSED = frozenset({"numpy.f2py", "numpy.testing", "scipy.spatial"})
 PR_SET_PDEATHSIG = 1  # of Linux' sys/prctl.h
 USUAL_THRESHOLDS = gc.get_threshold()
 
@@ -26,6 +32,18 @@ def restore_gc_after_startup() -> None:
     """Restore the usual garbage collection, with the loaded objects in the oldest generation."""
     _make_old()
     gc.set_threshold(*USUAL_THRESHOLDS)
+
+
+@contextmanager
+def gc_relaxed() -> Iterator[None]:
+    """Collect garbage rarely in a block that loads modules, in a process that is not ours: its thresholds stay."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(LOADED_OBJECTS, *thresholds[1:])
+    try:
+        yield
+    finally:
+        _make_old()
+        gc.set_threshold(*thresholds)
 
 
 def start_no_blas_threads() -> None:
@@ -75,7 +93,7 @@ def end_without_teardown() -> Iterator[None]:
         raise
 
 
-class _Hidden(MetaPathFinder):
+class _Hidden:
     """Import finder that hides one package."""
 
     def __init__(self, name: str) -> None:
@@ -119,26 +137,39 @@ def skip_scipy_linalg_import() -> None:
         load_numba_registries()
 
 
-class _XGBoostAlone(MetaPathFinder):
-    """Import finder for XGBoost that hides scikit-learn from it."""
+class _LoadedWithout:
+    """Import finder that hides from a library what it is loaded without."""
 
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(fullname) if fullname == "xgboost" else None
-        if spec is not None and spec.loader is not None:
+        hidden = WITHOUT.get(fullname)
+        if hidden == "yaml" and os.path.exists(NUMBA_SETTINGS):  # noqa: PTH110 (pathlib is not loaded)
+            return None
+        spec = None if hidden is None else PathFinder.find_spec(fullname)
+        if spec is not None and spec.loader is not None and hidden is not None:
             loader: Any = spec.loader
             run = loader.exec_module
 
-            def run_alone(module: ModuleType) -> None:
-                with _hidden("sklearn"):
+            def run_without(module: ModuleType) -> None:
+                with _hidden(hidden):
                     run(module)
 
-            loader.exec_module = run_alone
+            loader.exec_module = run_without
         return spec
 
 
-def skip_sklearn_in_xgboost() -> None:
-    """Make XGBoost load without scikit-learn: .8 s and 70 MB. Only its own estimators need it, which are not used here."""
-    sys.meta_path.insert(0, _XGBoostAlone())
+class _LoadedWhenUsed:
+    """Import finder for packages that load at the first look at one of their names."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, *_: object) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path) if fullname in UNUSED else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
+
+
+def skip_unused_imports() -> None:
+    """Make libraries load without optional ones, and without packages that they only name."""
+    sys.meta_path[:0] = [_LoadedWithout(), _LoadedWhenUsed()]
 
 
 def end_with_parent(parent: int) -> None:

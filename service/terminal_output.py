@@ -26,7 +26,7 @@ from service.startup import (
     restore_gc_after_startup,
     skip_pandas_import,
     skip_scipy_linalg_import,
-    skip_sklearn_in_xgboost,
+    skip_unused_imports,
 )
 from storage.files.workspace_layout import Layout
 
@@ -263,7 +263,7 @@ class CommandProcess:
         """Begin the loading phase: garbage collection is rare."""
         cls.is_own = cls.is_loading = True
         relax_gc_for_startup()
-        skip_sklearn_in_xgboost()
+        skip_unused_imports()
 
     @classmethod
     def loaded(cls) -> None:

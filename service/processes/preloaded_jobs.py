@@ -3,11 +3,11 @@
 import atexit
 import gc
 
-from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import, skip_sklearn_in_xgboost
+from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import, skip_unused_imports
 
 relax_gc_for_startup()
 skip_pandas_import()
-skip_sklearn_in_xgboost()
+skip_unused_imports()
 
 import service.product.submission.job_steps  # noqa: E402
 import service.telemetry  # noqa: E402

@@ -43,6 +43,18 @@ def test_importing_loads_nothing_large(tmp_path):
     assert done.stdout.strip() == ""
 
 
+def test_loading_collects_garbage_rarely_and_leaves_the_thresholds_of_the_user(tmp_path):
+    code = (
+        "import gc, fewpass; gc.set_threshold(600, 9, 8); before = gc.get_stats()[0]['collections']; fewpass.KDB; "
+        "print(gc.get_stats()[0]['collections'] - before, *gc.get_threshold())"
+    )
+    done = run(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    n_collections, *thresholds = map(int, done.stdout.split())
+    assert n_collections < 20, "hundreds, where every 600 new objects are looked through"
+    assert thresholds == [600, 9, 8]
+
+
 @pytest.mark.parametrize("package", fewpass.PACKAGES)
 @pytest.mark.parametrize("form", ["{}/__init__.py", "{}.py"])
 def test_a_module_of_the_user_that_hides_ours_is_named(tmp_path, package, form):

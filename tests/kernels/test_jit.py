@@ -178,6 +178,34 @@ def test_compilation_is_noticed_once_and_what_is_compiled_already_is_not():
     assert told == [1]
 
 
+@pytest.mark.usefixtures("cache")
+def test_bitcode_from_disk_is_parsed_once_a_kernel_is_compiled_that_needs_it():
+    assert not n_found(1)
+    form = kernel(tripled)
+    assert form(1) == 3
+    (library,) = (found.library for found in form.overloads.values())
+    assert library._shared_module is None
+    assert kernel(lambda x: form(x) - 1)(3) == 8
+    assert library._shared_module is not None
+
+
+def spaces(n):
+    if n > 9:
+        raise ValueError("more than nine")
+    return np.empty(n).size
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize(("number", "words"), [(10, "more than nine"), (-1, "negative dimensions not allowed")])
+def test_a_kernel_from_disk_raises_its_errors_and_those_of_numpy(number, words):
+    for n_hits in (0, 1):
+        form = kernel(spaces)
+        assert form(3) == 3
+        assert sum(form.stats.cache_hits.values()) == n_hits
+        with pytest.raises(ValueError, match=words):
+            form(number)
+
+
 @inner_kernel
 def doubled(x):
     return 2 * x

@@ -1,10 +1,14 @@
-"""What collections look at once a process is loaded."""
+"""What a process loads as it starts, what collections look at once it is loaded, and how it ends."""
 
 import gc
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from service import startup
 
 STEPS = """
 import gc
@@ -49,3 +53,30 @@ def test_a_process_that_began_without_output_ends_well():
     command = ["sh", "-c", '"$0" -c "$1" >&-', sys.executable, ENDING.format(code="")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+UNUSED = """
+import sys
+from service import startup
+startup.skip_unused_imports()
+import scipy.optimize
+before = "unittest" in sys.modules
+import numpy.testing
+numpy.testing.assert_equal(1, 1)
+import scipy.spatial
+print(before, "unittest" in sys.modules, scipy.spatial.ConvexHull([[0, 0], [0, 1], [1, 0]]).volume)
+"""
+
+
+def test_a_package_that_is_only_named_loads_when_it_is_used():
+    assert subprocess.check_output([sys.executable, "-c", UNUSED], text=True).split() == ["False", "True", "0.5"]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_numba_reads_its_settings_where_there_are_any(is_there, tmp_path):
+    if is_there:
+        (tmp_path / ".numba_config.yaml").write_text("boundscheck: 1\n")
+    code = "from service import startup; startup.skip_unused_imports(); import sys, numba; print(numba.config.BOUNDSCHECK, 'yaml' in sys.modules)"
+    environment = os.environ | {"PYTHONPATH": str(Path(startup.__file__).parents[1])}
+    told = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=tmp_path, env=environment)
+    assert told.split() == (["1", "True"] if is_there else ["None", "False"])
