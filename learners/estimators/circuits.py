@@ -39,7 +39,7 @@ from learners.models.evidence import RawValue
 from learners.models.parameters import Parameters
 from learners.models.query import How, Query, check_query_type
 from learners.passes.engine import OnProgress
-from learners.passes.row_rules import apply_null_class_rule, apply_row_weight_rule
+from learners.passes.row_rules import apply_null_class_rule, apply_row_weight_rule, row_weight_warnings
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.networks.network_answers import answer_network_queries
@@ -107,7 +107,7 @@ class CircuitEstimator(Explaining, DensityMixin, BaseEstimator):
         self._take(model, source.arrow_schema, is_named=is_named)
         self._is_frame = is_pandas_frame(X)
         if self.schema is None:
-            for loss in schema_loss_warnings(model.schema):
+            for loss in [*schema_loss_warnings(model.schema), *row_weight_warnings(model.schema, self.columns)]:
                 self._columns.warn_once(loss)
         return self
 

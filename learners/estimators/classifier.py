@@ -43,7 +43,13 @@ from learners.models.model import Model
 from learners.monitoring.count_layout import monitored_network
 from learners.passes.engine import OnProgress
 from learners.passes.learner import MemoryStore, Part
-from learners.passes.row_rules import Weight, apply_null_class_rule, apply_row_weight, apply_row_weight_rule
+from learners.passes.row_rules import (
+    Weight,
+    apply_null_class_rule,
+    apply_row_weight,
+    apply_row_weight_rule,
+    row_weight_warnings,
+)
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Chunk, Schema
@@ -194,7 +200,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         self.parts_ = tuple(parts)
         self._take(model, [name for name in parts[0].source.arrow_schema.names if name != target], is_named=is_named)
         if self.schema is None:
-            for message in training_column_warnings(model.schema, monitored_network(model)):
+            lost = training_column_warnings(model.schema, monitored_network(model))
+            for message in [*lost, *row_weight_warnings(model.schema, self.columns)]:
                 self._columns.warn_once(message)
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -11,15 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.errors import InvalidParameter, SchemaError
+from learners.errors import InvalidParameter, SchemaError, known_values_text
 from learners.kernels.arrays import Integers, Mask
 from learners.passes.sources.source import Condition, Fragment, Source, SourceFile
 from learners.passes.statistic import Statistic
-from learners.schema import Chunk, Schema
+from learners.schema import Attribute, Chunk, Schema
 from learners.schema.encoding.encode import numeric_column_as_floats
-from learners.schema.nominal_forms import dictionary_encoded_column, dictionary_row_indices, nominal_forms
+from learners.schema.nominal_forms import dictionary_encoded_column, dictionary_row_indices, nominal_forms, value_words
 from learners.schema.overrides import ALL, DROP, MOST_WEIGHT, ColumnOverride
+from learners.schema.times_and_durations import canonical_time_text
 
+JSON_BOOLEANS = frozenset({"true", "false"})
 REPEATED_ROWS, MOST_REPEATED = 65_536, 1 << 27  # of one batch
 
 
@@ -38,7 +41,9 @@ class Weight(Condition):
     def text(self) -> str:
         """Text of the condition."""
         if self.of_values:
-            return f"weighted by {self.column}: {json.dumps(sorted(self.of_values))}"
+            # Earlier releases did not read these words as booleans: what they counted has another text.
+            suffix = " with booleans" if not JSON_BOOLEANS.isdisjoint(dict(self.of_values)) else ""
+            return f"weighted by {self.column}: {json.dumps(sorted(self.of_values))}{suffix}"
         return f"weighted by {self.column}" + ("" if self.scale is None else f" x {self.scale!r}")
 
     @property
@@ -80,7 +85,8 @@ class Weight(Condition):
         values, _ = nominal_forms(coded.dictionary, self.column)
         index, is_null = dictionary_row_indices(coded, values)
         counts = dict(self.of_values)
-        of_values = np.array([counts.get(str(value), 1) for value in values.to_pylist()] or [1], np.int64)
+        named = [next(filter(counts.__contains__, value_words(value)), None) for value in values.to_pylist()]
+        of_values = np.array([1 if word is None else counts[word] for word in named] or [1], np.int64)
         return np.where(is_null, 1, of_values[np.where(is_null, 0, index)])
 
     def _remedy(self, weight: float) -> str:
@@ -107,6 +113,40 @@ def row_weight_rule(columns: Mapping[str, object] | None) -> Weight | None:
             "columns", names, because="only one column can be the weight of the rows; multiply them into one"
         )
     return weights[0] if weights else None
+
+
+def row_weight_warnings(schema: Schema, columns: Mapping[str, object] | None) -> list[str]:
+    """Return a warning for each weighted value that the column of an attribute did not have in training.
+
+    `schema`: as it was inferred from the rows; it refuses weights of unknown classes itself.
+    """
+    weight = row_weight_rule(columns)
+    own = None if weight is None else next((a for a in schema.attributes if a.name == weight.column), None)
+    if weight is None or own is None or own.n_folded:
+        return []
+    return [
+        f"Column {own.name!r} has no value {word!r}, so its weight counts no row{_known_values(own, word)}."
+        for word, count in weight.of_values
+        if count and not _may_have_word(own, word)
+    ]
+
+
+def _known_values(attribute: Attribute, word: str) -> str:
+    if attribute.kind == "nominal":
+        return f" (known: {known_values_text(word, [value_words(value)[-1] for value in attribute.values])})"
+    ends = [attribute.number_text(number) for number in attribute.quantiles[:: len(attribute.quantiles) - 1 or 1]]
+    return f" (it ranges from {ends[0]} to {ends[-1]})" if ends else ""
+
+
+def _may_have_word(attribute: Attribute, word: str) -> bool:
+    """Return whether some value of training may be this word; of numbers the schema keeps the least and the greatest alone."""
+    if attribute.kind == "nominal":
+        return any(word in value_words(value) for value in attribute.values)
+    if attribute.is_time or attribute.clock is not None:
+        return canonical_time_text(word, attribute.arrow_type) == word
+    if re.fullmatch(r"0|-?[1-9][0-9]*", word) is None:  # as whole numbers are written
+        return False
+    return not attribute.quantiles or attribute.quantiles[0] <= int(word) <= attribute.quantiles[-1]
 
 
 def apply_row_weight_rule(source: Source, columns: Mapping[str, object] | None) -> Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import TypeVar
@@ -33,6 +34,11 @@ def canonical_nominal_values(values: Sequence[Known], arrow_type: str) -> tuple[
         return tuple(values)
     forms = tuple(canonical_time_text(value, arrow_type) or value for value in values)
     return forms if len(set(forms)) == len(values) else tuple(values)
+
+
+def value_words(value: str | int | bool | None) -> tuple[str, ...]:
+    """Return the words that name a nominal value in settings: of a boolean those of Python and of JSON."""
+    return (str(value), json.dumps(value)) if isinstance(value, bool) else (str(value),)
 
 
 def nominal_forms(column: pa.Array, name: str) -> tuple[pa.Array, Mask]:

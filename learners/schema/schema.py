@@ -232,6 +232,12 @@ class Schema:
         """Number of classes; 1 without a target."""
         return len(self.classes)
 
+    def has_word(self, column: str, text: str) -> bool:
+        """Return whether a text is a value of a column of text, or a class that is a text."""
+        if column == self.target:
+            return self.class_type == "string" and text in self.classes
+        return any(own.name == column and own.kind == "nominal" and text in own.values for own in self.attributes)
+
     @cached_property
     def domain_sizes(self) -> Integers:
         """`n_values` of each attribute, (n_attributes,) int64, read-only."""

@@ -15,7 +15,7 @@ from learners.errors import InvalidParameter, SchemaError, columns_setting, sett
 from learners.kernels.arrays import Floats, Integers
 from learners.schema.category_counts import ValueTally
 from learners.schema.discretise import EXACT, Histogram, Tally, floats_from_ordered_keys
-from learners.schema.nominal_forms import canonical_nominal_values
+from learners.schema.nominal_forms import canonical_nominal_values, value_words
 from learners.schema.overrides import (
     DROPPED,
     SCREENED,
@@ -273,8 +273,9 @@ def schema_with_overrides(schema: Schema, overrides: Mapping[str, ColumnOverride
     """
     of_target = overrides.get(schema.target or "")
     null_class, weight = (None, None) if of_target is None else (of_target.null_class, of_target.weight)
+    words = {word for value in _class_values(schema) for word in value_words(value)}
     for name, count in weight if isinstance(weight, tuple) else ():
-        if count and name not in schema.classes:
+        if count and name not in words:
             some = ", ".join(map(repr, schema.classes[:6])) + (", …" if schema.n_classes > 6 else "")
             raise InvalidParameter(f"columns[{schema.target!r}].weight", name, f"one of the classes {some}")
     dialect = declared_dialect(overrides) or schema.dialect
@@ -285,6 +286,10 @@ def schema_with_overrides(schema: Schema, overrides: Mapping[str, ColumnOverride
         null_class=schema.null_class if null_class is None else null_class,
         class_reading=schema.class_reading if reading is None else reading,
     )
+
+
+def _class_values(schema: Schema) -> list[str | bool]:
+    return [name == "True" for name in schema.classes] if schema.class_type == "bool" else list(schema.classes)
 
 
 def refresh_schema_domains(

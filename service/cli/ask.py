@@ -4,6 +4,7 @@ in this process without a server.
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -93,13 +94,8 @@ def query_command(
 ) -> None:
     """Ask how probable values are given what you know of other columns, or how probable structures are."""
     request: JSONObject = {"kind": kind}
-    for name, texts, read in (
-        ("evidence", given, parse_written_evidence),
-        ("likely", likely, parse_evidence_weights),
-        ("do", do, parse_written_evidence),
-    ):
-        if texts:
-            request[name] = parse_option(read, texts)
+    if likely:
+        request["likely"] = parse_option(parse_evidence_weights, likely)
     if network is not None:
         if edge:
             raise typer.BadParameter("give either --edge or --network", param_hint="--network")
@@ -120,8 +116,10 @@ def query_command(
     if best is not None:
         request["best"] = best
     with open_existing_workspace(workspace) as here:
-        answer = product.query_model(here, model, [_read_query(request)])[0]
         schema = product.load_served_model(here, model).schema
+        read = partial(parse_written_evidence, is_value=schema.has_word)
+        request |= {name: parse_option(read, texts) for name, texts in (("evidence", given), ("do", do)) if texts}
+        answer = product.query_model(here, model, [_read_query(request)])[0]
     print_json_and_exit(answer, json_output)
     if unused := answer.get("unused"):
         print_warning(f"feature selection removed these columns, so they have no effect: {', '.join(unused)}")

@@ -16,6 +16,7 @@ from learners.passes.dask_cluster import connect_dask_cluster
 from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.passes.memory import configure_memory_allocators, set_memory_limit
 from learners.passes.refreshed_schema import moved_cut_point_warnings
+from learners.passes.row_rules import row_weight_warnings
 from learners.passes.sources.csv.types import unused_csv_options
 from learners.passes.sources.row_filter import FEW_ROWS, FEW_SHARE, file_time_bounds, lone_window_warnings
 from learners.passes.sources.source import Source, file_identity
@@ -168,6 +169,7 @@ def learn_model(workspace: Workspace, run: Run, *, by: KeptBack | None = None) -
             *rows.learned.raw.all_settings(overrides),
             *([] if known is None or anew else moved_cut_point_warnings(known, model.schema)),
             *trained_model_warnings(model),
+            *row_weight_warnings(model.schema, overrides),
             *([] if rows.by is None else rows.by.warnings()),
             *_lone_window(source, request, n_rows),
         ],

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -18,8 +19,15 @@ END = r"[-+]?(?:\.?\d|P\w)[\w\s.:+-]*?"
 RANGE = re.compile(rf"({END})?\.\.({END})?")
 
 
-def parse_written_evidence(texts: list[str]) -> JSONObject:
-    """Parse evidence texts into JSON; InvalidRequest for a malformed text and for a repeated column."""
+IsValue = Callable[[str, str], bool]
+
+
+def parse_written_evidence(texts: list[str], is_value: IsValue = lambda name, text: False) -> JSONObject:
+    """Parse evidence texts into JSON; InvalidRequest for a malformed text and for a repeated column.
+
+    `is_value` says whether a text is a value of a text column, given the column's name: such a text stays as it is, though it may
+    look like JSON, as `null`, `NaN` and `1.50` do.
+    """
     evidence: JSONObject = {}
     for text in texts:
         operator = OPERATOR.search(text)
@@ -31,7 +39,7 @@ def parse_written_evidence(texts: list[str]) -> JSONObject:
         if operator[0] != "=":
             name, value = name.strip(), value.strip()
         _check_new(evidence, name)
-        evidence[name] = _known(text, name, operator[0].strip(), value)
+        evidence[name] = _known(text, name, operator[0].strip(), value, is_value)
     return evidence
 
 
@@ -86,27 +94,31 @@ def parse_scalar_value(text: str, name: str = "") -> Any:
         raise InvalidRequest(f"{what} has too many digits: write it with an exponent, as 1e300.") from error
 
 
-def _known(text: str, name: str, operator: str, value: str) -> Any:
+def _known(text: str, name: str, operator: str, value: str, is_value: IsValue) -> Any:
     if operator == "=":
+        if is_value(name, value):
+            return value
         ends = RANGE.fullmatch(value)
         if ends is None or not (ends[1] or ends[2]):
             return parse_scalar_value(value, name)
         return {side: _number(end) for side, end in zip(("low", "high"), ends.groups(), strict=True) if end}
     if operator == "!=" and not value.startswith("{"):
-        return {"none_of": [parse_scalar_value(value, name)]}
+        return {"none_of": [value if is_value(name, value) else parse_scalar_value(value, name)]}
     if not value.endswith("}"):
         raise InvalidRequest(f"{text!r} has a set without an end: write it as {{a,b}}.")
-    members = _members(value[1:-1])
+    members = _members(value[1:-1], name, is_value)
     return members if operator == "in" else {"none_of": members}
 
 
-def _members(text: str) -> list[Any]:
-    members, at = [], 0
+def _members(text: str, name: str, is_value: IsValue) -> list[Any]:
+    members: list[Any] = []
+    at = 0
     while at < len(text):
         member = MEMBER.match(text, at)
         if member is None:
             raise InvalidRequest(f"{text!r} is no list of values: put quotes around values with commas.")
-        members.append(parse_scalar_value(member[1].strip()))
+        own = member[1].strip()
+        members.append(own if is_value(name, own) else parse_scalar_value(own))
         at = member.end()
     return members
 

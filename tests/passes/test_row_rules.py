@@ -1,6 +1,9 @@
 """Rows that count more than once, and rows whose class is null."""
 
 import json
+import re
+import warnings
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -101,9 +104,53 @@ def test_values_count_whatever_their_type_and_fractions_are_scaled_and_rounded()
     rows = pa.record_batch({"w": pa.array([1.0, None, 2.0]), "b": [True, False, None]})
     assert Weight("w", None, (("1", 7),)).counts(rows).tolist() == [7, 1, 1]
     assert Weight("b", None, (("True", 2), ("False", 0))).counts(rows).tolist() == [2, 0, 1]
+    assert Weight("b", None, (("true", 2), ("false", 0))).counts(rows).tolist() == [2, 0, 1]
+    text = pa.record_batch({"b": ["true", "True", "false"]})
+    assert Weight("b", None, (("true", 2), ("false", 0))).counts(text).tolist() == [2, 1, 0]
     assert Weight("w", None, (("1", 7),)).counts(pa.record_batch({"w": pa.nulls(2)})).tolist() == [1, 1]
     assert Weight("w", 100.0).counts(pa.record_batch({"w": [0.0, 0.125, 0.5, 2.0]})).tolist() == [0, 12, 50, 200]
     assert Weight("w", 0.5).counts(pa.record_batch({"w": [4, 7]})).tolist() == [2, 4]
+
+
+def test_booleans_of_another_spelling_have_statistics_of_their_own():
+    """Release 0.2.0 counted every row once where a boolean column had the weight of "true"."""
+    assert Weight("b", None, (("True", 2),)).text == 'weighted by b: [["True", 2]]'
+    assert Weight("b", None, (("true", 2),)).text == 'weighted by b: [["true", 2]] with booleans'
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "word", "warning"),
+    [
+        ("s", ["red", "blue"], "Red", r"no value 'Red', so its weight counts no row \(known: 'red', …\)"),
+        ("b", [True, False], "yes", r"no value 'yes', .*\(known: 'false', 'true'\)"),
+        ("k", [1, 5], "7", r"no value '7', .*\(it ranges from 1 to 5\)"),
+        ("k", [1, 5], "1.0", r"no value '1.0', .*\(it ranges from 1 to 5\)"),
+        ("d", [date(2024, 1, 1), date(2024, 3, 1)], "2024-01-01T00:00", "no value '2024-01-01T00:00', "),
+        ("s", ["red", "blue"], "red", None),
+        ("b", [True, False], "true", None),
+        ("k", [1, 5], "5", None),
+        ("d", [date(2024, 1, 1), date(2024, 3, 1)], "2024-01-01", None),
+    ],
+)
+def test_a_weight_of_a_value_that_no_row_has_is_told(column, values, word, warning):
+    rows = pa.table({column: values * 40, "class": ["n", "p"] * 40})
+    for estimator in (NB, SumProductNetwork):
+        estimator = estimator(columns={column: {"weight": {word: 3}}})
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            estimator.fit(rows, "class")
+        told = [str(entry.message) for entry in caught if "weight counts" in str(entry.message)]
+        assert len(told) == (warning is not None)
+        if warning is not None:
+            assert re.search(warning, told[0])
+
+
+def test_a_boolean_class_is_weighted_by_the_words_of_python_and_of_json():
+    rows = pa.table({"a": ["u", "v", "v", "u"] * 20, "class": [True, False, True, True] * 20})
+    of_json, of_python = (NB(columns={"class": {"weight": {word: 3}}}).fit(rows, "class") for word in ("true", "True"))
+    assert of_json.model_.class_counts.tolist() == of_python.model_.class_counts.tolist() == [20, 180]
+    with pytest.raises(InvalidParameter, match="one of the classes 'False', 'True'"):
+        NB(columns={"class": {"weight": {"yes": 3}}}).fit(rows, "class")
 
 
 @pytest.mark.parametrize(

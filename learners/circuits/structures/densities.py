@@ -139,10 +139,13 @@ NARROWEST = 1e-3
 LEAST_MEAN = 1e-3
 # Beyond this, sums of squares leave double precision; and so do those of numbers that differ by less than its reciprocal.
 LARGEST = 1e140
+# Least distance of the logarithms of a column's ends, in the last places of doubles there: of nearer ones too few differ.
+LEAST_PLACES = 1000.0
 # Degrees of freedom of Student leaves: tails that one row in a thousand shows.
 FREEDOM = 4.0
 # Least width of a leaf, in normal quantiles and in recorded steps.
 NARROWEST_QUANTILE, NARROWEST_STEP = 0.01, 0.05
+LOGARITHMIC = ("lognormal", "rounded-lognormal")
 LEAF_KINDS: dict[str, int] = {
     "gaussian": GAUSSIAN,
     "poisson": POISSON,
@@ -284,6 +287,15 @@ def check_distribution_support(attribute: Attribute, distribution: str, low: Flo
             "use 'intervals'.",
             attribute.name,
         )
+    if not wrong.any() and distribution in LOGARITHMIC and most > least > 0:
+        logarithms = np.log([least, most])
+        if logarithms[1] - logarithms[0] < LEAST_PLACES * np.spacing(np.abs(logarithms).max()):
+            raise SchemaError(
+                f"Column {attribute.name!r} holds numbers from {attribute.number_text(least)} to {attribute.number_text(most)}, whose "
+                f"logarithms double precision does not tell apart, as the {distribution} distribution needs. Subtract the least number, or "
+                "choose another distribution.",
+                attribute.name,
+            )
     if wrong.any():
         value = attribute.number_text(float(low[int(np.argmax(wrong))]))
         raise SchemaError(

@@ -340,9 +340,10 @@ def _json(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
     with stream:
         for block in whole_lines(stream):
             if not schemas and block.lstrip()[:1] == b"[":
+                stem, _, ending = path.rpartition(".")
+                lines = f"{stem}.jsonl" if ending != "jsonl" else f"{stem}.lines.jsonl"  # never the file that jq reads
                 raise SourceError(
-                    path,
-                    f"is a single JSON list. Write one object per line: jq -c '.[]' {path} > {path.rsplit('.', 1)[0]}.jsonl",
+                    path, f"is a single JSON list. Write one object per line: jq -c '.[]' {path} > {lines}"
                 )
             table = json_lines_table(block, text)
             n_rows += table.num_rows

@@ -58,6 +58,15 @@ def test_the_distribution_that_made_a_column_is_chosen(draw, expected):
     assert choice.tried[expected] >= max(choice.tried.values()) - 0.002
 
 
+@pytest.mark.parametrize("origin", [2.0**50, 2.0**60])
+def test_keys_whose_logarithms_are_equal_get_no_lognormal_distribution(origin):
+    """It was chosen, as if all rows were one number, and its mean and draws were several times as large as every row."""
+    rng = np.random.default_rng(5)
+    x = origin + 1000 * rng.integers(0, 2, 1200) + rng.integers(0, 500, 1200)
+    choice = choice_of(x, 8)
+    assert "lognormal" not in choice.tried and len(choice.tried) == 3
+
+
 def test_masses_and_densities_are_never_compared():
     rng = np.random.default_rng(0)
     assert all(name.startswith("rounded") for name in choice_of(np.round(rng.normal(size=900), 1), 4).tried)

@@ -97,6 +97,7 @@ def test_densities_are_those_of_the_numbers_in_each_interval():
     [("poisson", [0.5, 1.0], "a whole number"), ("exponential", [-1.0, 1.0], "zero or more"),
      ("gaussian", [0.0, np.inf], "a finite number"), ("gaussian", [0.0, 1e200], "from 0 to 1e.200, whose squares"),
      ("exponential", [1e-200, 2e-200], "'x' holds .*Rescale it, or use"),
+     ("lognormal", [2.0**60, 2.0**60 + 1500], "from 1.15292e.18 to 1.15292e.18, whose logarithms double precision does not tell apart"),
      ("gaussian", [], "'x' has no numbers.*Drop it")],
 )  # fmt: skip
 def test_what_a_distribution_cannot_have_is_refused(distribution, x, word):

@@ -195,6 +195,7 @@ BROKEN = {
     "zip.csv": (b"PK\x03\x04\0" + bytes(60), "is a ZIP file"),
     "plain.csv.gz": (b"a,b\n1,2\n", "is not compressed, although its name says gzip"),
     "list.json": (b'[{"a": 1}, {"a": 2}]', "is a single JSON list. Write one object per line: jq"),
+    "list.jsonl": (b'[{"a": 1}, {"a": 2}]', r"jq -c '\.\[\]' \S+/list\.jsonl > \S+/list\.lines\.jsonl$"),
     "pretty.json": (b'{\n "a": 1,\n', "cannot be read as JSON lines"),
     "empty.jsonl": (b"\n", "contains no JSON object"),
     "mixed.jsonl": (b'{"a": 1}\n{"a": [2]}\n', "cannot be read as JSON lines .*changed from number to array"),

@@ -3,6 +3,7 @@
 import json
 import socket
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -146,6 +147,18 @@ def test_a_query_answers_first_in_words(trained):
     lines = run("query", "rain", "--given", "humidity=2.5", "-w", trained / "workspace").splitlines()
     assert "class" in lines[1] and lines[-1].startswith("log probability of the evidence (natural log): ")
     assert not any("-inf" in line or "log_" in line for line in lines)
+
+
+def test_words_that_look_like_json_are_evidence_where_they_are_values(tmp_path):
+    """`e=null` was taken for an unknown value, and the answer for everything known was that for nothing known."""
+    words = ["null", "NaN", "1.50", "b"] * 50
+    table = pa.table({"e": words, "class": [["n", "p"][word in ("null", "1.50")] for word in words]})
+    pq.write_table(table, tmp_path / "words.parquet")
+    here = ["-w", tmp_path / "workspace"]
+    run("train", tmp_path / "words.parquet", "-t", "class", "-n", "words", "-l", "nb", *here)
+    for word, expected in (("null", "p"), ("NaN", "n"), ("1.50", "p")):
+        answer = json.loads(run("query", "words", "--of", "class", "--given", f"e={word}", *here, "--json"))
+        assert answer["distributions"]["class"][expected] > 0.9
 
 
 def test_values_within_values_can_be_told_apart():

@@ -1,5 +1,7 @@
 """Evidence as it is written on the command line."""
 
+import json
+
 import pytest
 
 from service.requests.problems import InvalidRequest
@@ -32,6 +34,22 @@ from service.requests.written_evidence import parse_evidence_weights, parse_writ
 )
 def test_each_form_of_evidence(text, name, value):
     assert parse_written_evidence([text]) == {name: value}
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        ("e={}", "{}"),
+        ("e != {}", {"none_of": ["{}"]}),
+        ("e in {{{}}}", ["{}"]),
+        ("e not in {{{}}}", {"none_of": ["{}"]}),
+    ],
+)
+@pytest.mark.parametrize("word", ["null", "NaN", "Infinity", "1.50", "-0", "1e5", "true", "[1]", "1..2"])
+def test_a_value_that_looks_like_json_is_the_value(form, value, word):
+    expected = json.loads(json.dumps(value).replace("{}", word))
+    evidence = parse_written_evidence([form.format(word), "a=1.50"], lambda name, text: (name, text) == ("e", word))
+    assert evidence == {"e": expected, "a": 1.5}
 
 
 @pytest.mark.parametrize(
