@@ -209,26 +209,26 @@ def page(
     return "\n".join([*lines, "", END, ""])
 
 
-HEAD = """# What bounds of the sampling error hold
+HEAD = """# Coverage of bounds of the sampling error
 
-`predict_interval`, `?interval=0.9` and `--interval 0.9` give bounds for the sampling error of P(class | row), the error by chance in the training rows,
-given structure, weights and trees. `python -m benchmarks.interval_coverage` measures how often they hold the true probability at level 0.9: on rows of random
-networks of seven columns with three values and up to two parents each, whose truth is known by enumeration. Mean over the networks (least and largest).
+`predict_interval`, `?interval=0.9` and `--interval 0.9` give bounds for the sampling error of P(class | row), which comes from chance in the training rows,
+given structure, weights and trees. `python -m benchmarks.interval_coverage` measures how often they contain the true probability at level 0.9, on rows of random
+networks of seven columns with three values and up to two parents each, whose true probabilities follow by enumeration. The table shows the mean over the networks (minimum and maximum).
 *missing*: one to six columns known. *rare*: the first class has 2 % of the rows.
 """
 WAYS = """
-An interval that held the truth in .87 to .93 of cases would have to count the error of the structure as well. Three ways were tried, with 2, 4 or all 7 columns known:
+To contain the truth in .87 to .93 of cases, an interval would have to include the error of the structure. Three ways were tried, with 2, 4 or all 7 columns known:
 
 - **spread**: the mean squared distance from the log odds of six learners (those of the table) is added;
-- **agreeing**: factors by bins of width from pairs of left-out rows that agree in every column, as single rows cannot tell (p − truth)² from chance in their class;
-- **reference**: factors by bins of width under which bounds hold nine tenths of what `auto` answers for left-out rows, and its deviation added;
-- *truth*, which nobody has: the same factors with the truth of whole left-out rows.
+- **agreeing**: factors by bins of width from pairs of left-out rows that agree in every column, because single rows cannot separate (p − truth)² from chance in their class;
+- **reference**: factors by bins of width with which bounds contain nine tenths of the answers of `auto` for left-out rows, plus its deviation;
+- *truth*, which is unknown in practice: the same factors from the truth of whole left-out rows.
 
 | learner | rows | known | as it is | spread | agreeing | reference | *truth* |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
 END = """None reaches .87 to .93 throughout: each is too narrow for some rows and too wide for others. Factors that are right for whole rows, even those of the truth, are wrong
-where columns are missing. Agreeing rows exist only in tables of few columns, and the other two train `auto` or six learners for one. So fewpass does not call these bounds 90 % intervals:
-they are bounds of the sampling error."""
+where columns are missing. Agreeing rows exist only in tables of few columns, and the other two ways train `auto` or six learners instead of one. So fewpass calls these bounds of the sampling
+error, not 90 % intervals."""
 
 
 def main() -> None:

@@ -75,7 +75,7 @@ class Page:
         """Run what the page needs, and write it."""
         before = cpu_seconds()
         measured = measure(is_quick)
-        length = "the quick form" if is_quick else "the whole form"
+        length = "quick form" if is_quick else "full form"
         facts = [
             f"- Command: `{self.command(is_quick)}`, {length}; commit {commit()}; {cpu_seconds() - before:.0f} CPU seconds.",
             f"- Data: {measured.data}",

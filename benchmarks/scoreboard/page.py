@@ -19,10 +19,10 @@ COSTS = {
 SCORES = {"error": "error", "rmse": "RMSE", "log_loss": "log loss", "ece": "ECE"}
 HEAD = """# The scoreboard
 
-`make scoreboard` trains and predicts with the `fewpass` command and with the boosting libraries, each in processes of its own, from the same Parquet files: 70 % of the rows to train
-on, 30 % to predict. The columns of the four scores are of whole rows, then of rows in which 30 % and 70 % of the columns are not sent. Processor seconds are those of the
-process and its children, imports included (– where they were not measured). The start is the command that predicts one row; rows a CPU second are those of the prediction beyond it. The size is that of the form of a model that answers ÷ that of the Parquet file.
-*Not done* says why.
+`make scoreboard` trains and predicts with the `fewpass` command and with the boosting libraries, each in separate processes, from the same Parquet files: 70 % of the rows to train
+on, 30 % to predict. The columns of the four scores are for complete rows, then for rows without 30 % and 70 % of the columns. Processor seconds are those of the
+process and its children, imports included (– where they were not measured). The start is the command that predicts one row; rows a CPU second are those of the prediction beyond it. The size is that of the serving form of a model ÷ that of the Parquet file. *Not
+done* gives the reason.
 """
 
 
@@ -39,7 +39,9 @@ def markdown(board: dict[str, Any]) -> str:
 
 def _measured_on(board: dict[str, Any]) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in board["machine"].items())
-    return f"Commit {board['commit']}, {board['date']}; {machine}. Rows that are no distribution: {board['n_invalid']}."
+    return (
+        f"Commit {board['commit']}, {board['date']}; {machine}. Rows that are not a distribution: {board['n_invalid']}."
+    )
 
 
 def _cells(entry: dict[str, Any], shares: Iterable[str]) -> list[str]:

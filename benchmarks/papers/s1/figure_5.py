@@ -25,7 +25,7 @@ def measure(is_quick: bool) -> Measured:
     ]
     data, seeds = described(comparison, kept, is_quick)
     lines = [
-        "The paper draws a figure and states: TAN, single is very like level; same parent is clearly behind, the more the deeper the trees.",
+        "The paper draws a figure and states: TAN, single is very like level; same parent is clearly behind, increasingly with deeper trees.",
         "",
     ]
     return Measured(

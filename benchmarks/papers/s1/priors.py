@@ -54,7 +54,9 @@ def measure(is_quick: bool) -> Measured:
         f"{len(comparison.data_sets)} sets of the classification folder, two folds. {kept}",
         "0" if is_quick else "0 to 4",
         "ratios to the default prior over the sets; below 1 the other prior is better.",
-        ("no table of the paper: its prior against that of the authors' program, on our default structures",),
+        (
+            "not a table of the paper: it compares the paper's prior with that of the authors' program, on our default structures",
+        ),
     )
 
 

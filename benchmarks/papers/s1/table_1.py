@@ -64,7 +64,7 @@ def measure(is_quick: bool) -> Measured:
         f"means and standard errors over the seeds of {iterations:,} sweeps each.",
         (
             "under the prior (0, 0), which is improper, the concentration wanders between 0 and its cap of 4,000 on so few rows; "
-            "chains of 50,000 sweeps differ by what the standard errors say",
+            "chains of 50,000 sweeps differ as much as the standard errors indicate",
         ),
     )
 

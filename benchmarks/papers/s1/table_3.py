@@ -37,7 +37,7 @@ def measure(is_quick: bool) -> Measured:
         f"{len(comparison.data_sets)} sets of the classification folder, two folds; the paper has 68. All learners see the same MDL codes. {kept}",
         "0" if is_quick else "0 to 4",
         "wins–draws–losses over the sets, and the median ratio to the forest (below 1: better than it).",
-        (*SETTINGS, "scikit-learn's forest of 100 trees, which tries √n columns a node, not Weka's with log₂ n + 1"),
+        (*SETTINGS, "scikit-learn's forest of 100 trees, which tries √n columns per node, not Weka's with log₂ n + 1"),
     )
 
 

@@ -97,7 +97,7 @@ def measure(is_quick: bool) -> Measured:
         "none: one draw.",
         (
             "a generated table: the Splice data of 50 million rows are not here, so only the order of the classifiers can be compared",
-            "5 million rows in the whole form",
+            "5 million rows in the full form",
         ),
     )
 

@@ -22,8 +22,8 @@ STRUCTURES = {
     "SkDB": f"skdb:k=5,{TEXTBOOK},",
 }
 SETTINGS = (
-    "structures of the textbooks (`width_cost=0`, `prune=false`): our defaults rank parents otherwise and drop those that tell nothing",
-    "the deterministic estimate `hdp-map`, not 50,000 sweeps, unless said",
+    "structures of the textbooks (`width_cost=0`, `prune=false`): our defaults rank parents differently and drop uninformative ones",
+    "the deterministic estimate `hdp-map`, not 50,000 sweeps, unless noted",
 )
 
 

@@ -106,7 +106,7 @@ def measure(is_quick: bool) -> Measured:
     text = [
         "Theorem 2: all moments in time and space linear in the size of the network. The paper has no table.",
         "",
-        f"Largest difference to the moments by enumeration of all induced trees, over {n_networks} networks that are no trees: {errors[0]:.1e} "
+        f"Largest difference to the moments by enumeration of all induced trees, over {n_networks} networks that are not trees: {errors[0]:.1e} "
         f"with three cases for a weight (its own edge counts one row more, another edge of its sum does, or none), "
         f"{errors[1]:.1e} with the two of equation 12 read literally, which leave the second to the prior.",
         "",

@@ -14,7 +14,7 @@ from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior
 
 EQUATION_14, EQUATION_15 = 14, 15
 Array = np.ndarray
-NO_NUMBERS = "The paper has no table of this: its section 4 gives the formulas, and says that CCCP often outperforms ADF and BMM in log-likelihood."
+NO_NUMBERS = "The paper has no table for this: section 4 gives the formulas, and states that CCCP often outperforms ADF and BMM in log-likelihood."
 
 
 @numba.njit(cache=True)
@@ -187,6 +187,6 @@ def compared(equation: int, rule: str, is_quick: bool) -> Measured:
         f"0 to {seeds - 1}, of the random pseudo-counts at the start",
         "means and standard errors of the test log-likelihood in nats over seeds.",
         (
-            "the paper leaves open what the normalised means say of the next counts; here their sums stay as at the start",
+            "the paper does not define how the normalised means determine the next counts; here their sums stay constant",
         ),
     )

@@ -38,8 +38,8 @@ PAPER: dict[str, tuple[Sequence[int], Sequence[float], int]] = {
 }  # fmt: skip
 OF_PAPER = ("bt", "ng", "beam 1", "beam 10", "beam 100", "kbt 10", "kbt 100", "amap", "exact")
 SETTINGS = (
-    "circuits of LearnSPN that are smaller than the paper's on accidents and baudio; few problems; two seconds of computation for exact search instead of ten minutes",
-    "`paper's bt` and `paper's ng` work on the network as it is; the product's merge sums of sums first, and then build the trees",
+    "smaller LearnSPN circuits than the paper's on accidents and baudio; fewer problems; two seconds of computation for exact search instead of ten minutes",
+    "`paper's bt` and `paper's ng` work on the original network; the product's versions first merge sums of sums, and then build the trees",
     "`exact` is the product's branch and bound with its own bound; the paper's is FC+O+S",
 )
 
@@ -146,7 +146,7 @@ def wins_page(split: tuple[int, int, int], is_quick: bool) -> Measured:
     text = (
         ""
         if split == (3, 3, 4)
-        else "The paper's wins at other proportions than 3/3/4 stand in its supplement, which is not here: no numbers of it."
+        else "The paper's wins at proportions other than 3/3/4 are in its supplement, which was not available."
     )
     return Measured(
         [text, "", *table(["circuit", "whose", *NAMES], rows)],
@@ -175,5 +175,5 @@ def times_page(is_quick: bool) -> Measured:
         f"{n_problems} random problems a circuit, query/evidence/hidden 3/3/4; the paper has 1,000.",
         f"0 to {n_problems - 1}, one a problem",
         "mean milliseconds of computation on one thread.",
-        (*SETTINGS, "`paper's bt` and `paper's ng` are loops of Python here, so their times say nothing"),
+        (*SETTINGS, "`paper's bt` and `paper's ng` are Python loops here, so their times are not comparable"),
     )

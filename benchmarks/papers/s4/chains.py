@@ -27,10 +27,10 @@ from learners.schema.encoding.encode import encode
 
 Array = np.ndarray
 SETTINGS = (
-    "one family of leaves a column and position, drawn from those that fit the column, with Gaussian, exponential, Poisson and categorical leaves as the paper's",
-    "priors are fitted to the rows and not tuned for 12 hours; outliers stay; sets are as in our data folder",
-    "the bottom-up chain has every leaf's prior around the mean and variance of its column, the top-down chain one that is fitted position by position",
-    "our bottom-up sampler is compiled as ours is, the paper's both are Julia: compare the ratios",
+    "one family of leaves per column and position, drawn from those that suit the column, with Gaussian, exponential, Poisson and categorical leaves as the paper's",
+    "priors are fitted to the rows and not tuned for 12 hours; outliers are kept; the sets are those of our data folder",
+    "the prior of a leaf is centred on the mean and variance of its column in the bottom-up chain, and fitted position by position in the top-down chain",
+    "our two samplers are both compiled, the paper's are both in Julia: compare the ratios",
 )
 
 

@@ -40,8 +40,8 @@ def measure(is_quick: bool) -> Measured:
         f"effective sizes of {KEPT} circuits, evenly spread over the second half of {sweeps:,} sweeps ({sweeps // 4:,} bottom-up): mean and standard error.",
         (
             *SETTINGS,
-            "the paper does not say of what quantity; here it is the training log-likelihood, by n / (1 + 2 Σ ρ)",
-            "50 samples have at most 50 here, about 20 in the paper's estimate",
+            "the paper does not name the quantity; here it is the training log-likelihood, by n / (1 + 2 Σ ρ)",
+            "the size is at most 50 for 50 samples here, about 20 in the paper's estimate",
         ),
     )
 

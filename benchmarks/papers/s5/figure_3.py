@@ -39,7 +39,7 @@ def measure(is_quick: bool) -> Measured:
         f"problems of 16 and 32 columns, 100 rows, {selections} random selections of true edges each.",
         f"0 to {seeds - 1} at d = 16, a third of them at d = 32; the paper has 30 runs of 50 selections.",
         "shares over problems and selections.",
-        (*SETTINGS, "the sample is of our posterior; Gadget and DiBS themselves are not run"),
+        (*SETTINGS, "the sample comes from our posterior; Gadget and DiBS were not run"),
     )
 
 

@@ -87,7 +87,7 @@ def measure(is_quick: bool) -> Measured:
         f"means and standard errors over problems; E-SHD and MLL from about {N_DRAWS} drawn graphs.",
         (
             *SETTINGS,
-            "structure and parameters are of our lattice: sets of columns instead of partitions, and exact weights instead of fitted ones",
+            "structure and parameters come from our lattice: sets of columns instead of partitions, and exact weights instead of fitted ones",
         ),
     )
 
