@@ -248,7 +248,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(
-        f"{value!r} ({type(value).__name__}) is no value of a row: give text, a number, a boolean, a time or None."
+        f"{value!r} ({type(value).__name__}) is not a value of a row: pass text, a number, a boolean, a time or None."
     )
 
 

@@ -49,7 +49,7 @@ class Kept:
         ----------
         path : str or Path
         replace : bool
-            Whether a file of that name may be replaced.
+            Replace an existing file of that name.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class Kept:
         else:
             source, named, _ = cast(CircuitEstimator, self)._source_of(X, y)
         if named != target:
-            raise InvalidParameter("y", named, because=f"the model was fitted with classes called {target!r}")
+            raise InvalidParameter("y", named, because=f"the model was fitted with the class column {target!r}")
         return source
 
     @with_argument_checks
@@ -129,7 +129,7 @@ class Kept:
         Parameters
         ----------
         path : str or Path, optional
-            Its end tells the format: .bif, .xmlbif (also .bifxml and .xml) or .xdsl.
+            Its extension sets the format: .bif, .xmlbif (also .bifxml and .xml) or .xdsl.
         format : str, optional
             "bif", "xmlbif" or "xdsl"; without a path by default "bif".
 
@@ -206,7 +206,7 @@ class Kept:
 class FewPassClassifier(Kept, Querying, Classifier):
     """The default learner: networks pooled and corrected by boosted trees, within a budget.
 
-    `model_.facts["choice"]` explains in words what was learned and why.
+    `model_.facts["choice"]` describes what was learned and why.
     """
 
     _learner = "auto"
@@ -318,7 +318,7 @@ class StructurePosterior(Kept, StructureEstimator):
     edge_probabilities_ : (d, d) float64
         [i, j] the probability of the edge from column i to column j.
     coverage_ : dict
-        How much of the posterior is covered, as answers tell it.
+        Coverage of the posterior, as in answers.
 
     References
     ----------
@@ -378,7 +378,9 @@ def fitted_of(estimator: Any) -> Fitted:
     from service.product.versions.fitted_models import Fitted, json_learner_parameters
 
     if not issubclass(type(estimator), Kept):  # not isinstance, after which its type would be Kept alone
-        raise LearnerError(f"{type(estimator).__name__} is no estimator of fewpass. Give one of {', '.join(__all__)}.")
+        raise LearnerError(
+            f"{type(estimator).__name__} is not an estimator of fewpass. Pass one of {', '.join(__all__)}."
+        )
     learner: str = estimator._learner
     check_is_fitted(estimator, "model_")
     own = {theirs: ours for ours, theirs in RENAMED.items()} if isinstance(estimator, CircuitEstimator) else {}

@@ -21,8 +21,8 @@ def load(path: str | Path) -> Any:
     """Load the estimator of a network file, or of a file written by `save` or `fewpass models export` after checking
     every byte.
 
-    Nothing of the file is run: it is arrays and JSON. It is tried in this process; `fewpass models import` tries files of
-    strangers in a process of its own.
+    Nothing of the file is run: it is arrays and JSON. It is tried in this process; `fewpass models import` tries
+    untrusted files in a separate process.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def name_and_alias(reference: str) -> tuple[str, str | None]:
     """
     name, at, alias = reference.partition("@")
     if at and alias.isdecimal():
-        raise InvalidRequest(f"{reference!r} names a version, and its number is the registry's to give: use {name!r}.")
+        raise InvalidRequest(f"{reference!r} names a version, but the registry assigns version numbers: use {name!r}.")
     return name, alias if at else None
 
 

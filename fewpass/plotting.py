@@ -148,13 +148,13 @@ class Plots:
             else served_reference("other rows", self._counts(watched, against))
         )
         if known is None:
-            text = f"a model of kind {watched.model.kind!r} keeps no counts of its training. Give rows to compare with"
+            text = f"a model of kind {watched.model.kind!r} keeps no counts of its training. Pass rows to compare with"
             raise InvalidParameter("against", None, because=text)
         report: Any = drift_report(self._counts(watched, X), known)
         columns = report["columns"][:MOST_BARS]
         colors = [RED if column["is_alarming"] else BLUE for column in columns]
         names, sizes = [column["column"] for column in columns], [column["family_nats"] for column in columns]
-        axes = _bars(ax, names, sizes, "change, in log loss a row", colors)
+        axes = _bars(ax, names, sizes, "change, in log loss per row", colors)
         words = report["causes"][0]["words"] if report["causes"] else "No alarm."
         axes.set_title(words, fontsize="small", wrap=True)
         return axes
@@ -195,7 +195,7 @@ def _axes(ax: Axes | None, width: float, height: float, *, is_bare: bool = False
 
     if ax is not None:
         if not isinstance(ax, Axes):
-            raise InvalidParameter("ax", type(ax).__name__, "axes of matplotlib, such as those of plt.subplots()")
+            raise InvalidParameter("ax", type(ax).__name__, "matplotlib axes, such as those of plt.subplots()")
         return ax
     figure = plt.figure(figsize=(width, height), layout=None if is_bare else "constrained")
     axes: Axes = figure.add_axes((0, 0, 1, 1)) if is_bare else figure.add_subplot()

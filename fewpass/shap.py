@@ -94,7 +94,7 @@ def explainer(model: Any, **more: Any) -> Any:
     """Return a `shap.Explainer` of a classifier; call it with rows. Its outputs are the classes in the order of
     `classes_`.
 
-    `model.explain(X)` tells contributions without shap, and faster.
+    `model.explain(X)` computes contributions without shap, and faster.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def explainer(model: Any, **more: Any) -> Any:
     ------
     ShapMissing
     LearnerError
-        If it is no estimator of ours.
+        If it is not a fewpass estimator.
     NoClass
         If it has learned no class.
     """

@@ -63,10 +63,10 @@ class Settings(BaseSettings):
     )
     oidc_issuer: str | None = Field(
         default=None,
-        description="Issuer of the company's login, as tokens name it, such as https://login.example/realms/main. Tokens then stand beside API keys; needs the extra oidc.",
+        description="Issuer of the company's login, as in its tokens, such as https://login.example/realms/main. The server then accepts tokens in addition to API keys; needs the extra oidc.",
     )
     oidc_audience: str | None = Field(
-        default=None, description="The audience that tokens must name: the client id of this server."
+        default=None, description="Required audience of tokens: the client id of this server."
     )
     oidc_jwks: str | None = Field(
         default=None, description="The issuer's public keys (JWKS): a file, or an https:// URL."
@@ -74,17 +74,17 @@ class Settings(BaseSettings):
     oidc_role_claim: str = Field(
         default="roles",
         min_length=1,
-        description="The claim that names roles; dots lead into objects: realm_access.roles.",
+        description="Claim with the roles; dots select members of objects: realm_access.roles.",
     )
     oidc_roles: Annotated[dict[str, Literal["read", "predict", "train", "admin"]], NoDecode] = Field(
         default={},
-        description='Roles by what the claim says, such as {"data-science": "train"}, besides the names of the roles themselves.',
+        description='Map from values of the claim to roles, such as {"data-science": "train"}, in addition to the names of the roles.',
     )
     requests_per_s: float | None = Field(
         default=None,
         gt=0,
         le=1e6,
-        description="Requests a second that one API key may make in each serving process; more are answered 429. Default: no limit.",
+        description="Requests per second that one API key may make in each serving process; further ones get a 429. Default: no limit.",
     )
     trusted_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
@@ -96,7 +96,7 @@ class Settings(BaseSettings):
     )
     job_concurrency: int = Field(default=1, ge=1, le=64, description="Jobs that one worker runs at the same time.")
     job_poll_s: float = Field(
-        default=0.2, gt=0, le=60, description="Seconds between an idle worker's looks for a new job."
+        default=0.2, gt=0, le=60, description="Seconds between an idle worker's checks for a new job."
     )
     job_attempts: int = Field(
         default=5, ge=1, le=100, description="How often a job may start before it fails because its workers crash."
@@ -105,7 +105,7 @@ class Settings(BaseSettings):
         default=30.0,
         ge=1,
         le=3600,
-        description="Silence after which a job worker counts as gone, and others take over its jobs.",
+        description="Seconds of silence after which a job worker counts as lost and others take over its jobs.",
     )
     cluster: str | None = Field(
         default=None,
@@ -116,7 +116,9 @@ class Settings(BaseSettings):
         description="Memory for the counts of a training, such as 4GiB; counts beyond it go to files. Default: a quarter of the machine.",
     )
     job_timeout_s: float | None = Field(
-        default=None, gt=0, description="Longest run of one job in seconds, from its last start. Default: no limit."
+        default=None,
+        gt=0,
+        description="Maximum run time of one job in seconds, since its last start. Default: no limit.",
     )
     job_memory: str | None = Field(
         default=None,
@@ -131,19 +133,21 @@ class Settings(BaseSettings):
     )
     audit_days: float = Field(default=400, gt=0, le=36_500, description="Days to keep lines of the audit log.")
     checkpoint_s: float = Field(
-        default=15.0, gt=0, description="Most seconds of a pass that a killed job has to repeat."
+        default=15.0, gt=0, description="Seconds between checkpoints of a pass: the most that a killed job repeats."
     )
-    evaluation_rows: int = Field(default=1_000_000, ge=1, description="Most rows on which a trained model is measured.")
+    evaluation_rows: int = Field(
+        default=1_000_000, ge=1, description="Maximum number of rows on which a trained model is measured."
+    )
     statistics_bytes: int = Field(
         default=8 * 2**30,
         ge=0,
-        description="Bytes of stored statistics of one data set. Beyond it the oldest are removed.",
+        description="Maximum size of the stored statistics of one data set; beyond it the oldest are removed.",
     )
     progress_s: float = Field(
         default=0.25,
         gt=0,
         le=5,
-        description="Seconds between a job's progress reports; as often it checks whether it was cancelled.",
+        description="Seconds between a job's progress reports, and between its checks for cancellation.",
     )
 
     data_roots: Annotated[tuple[str, ...], NoDecode] = Field(
@@ -153,23 +157,23 @@ class Settings(BaseSettings):
     max_listed_entries: int = Field(
         default=50_000,
         ge=1,
-        description="Most entries of folders that REST may look through to find the files of one request.",
+        description="Maximum number of folder entries that REST searches for the files of one request.",
     )
     max_listing_s: float = Field(
-        default=10.0, gt=0, description="Most seconds of looking through folders to find the files of one request."
+        default=10.0, gt=0, description="Maximum seconds that REST searches folders for the files of one request."
     )
     max_body_bytes: int = Field(default=32 * 2**20, ge=1024, description="Largest request body in bytes.")
     max_decoded_bytes: int = Field(
         default=512 * 2**20,
         ge=2**20,
-        description="Most bytes that one request body may take once it is decoded; found out before it is decoded.",
+        description="Maximum size of one decoded request body, in bytes; estimated before decoding.",
     )
     max_in_flight_bytes: int = Field(
         default=2**31,
         ge=2**20,
-        description="Most bytes that the request bodies in one serving process may take together, decoded ones included.",
+        description="Maximum total size of the request bodies in one serving process, in bytes, decoded ones included.",
     )
-    max_rows: int = Field(default=100_000, ge=1, description="Most rows in one prediction request.")
+    max_rows: int = Field(default=100_000, ge=1, description="Maximum number of rows in one prediction request.")
     max_import_bytes: int = Field(
         default=8 * 2**30, ge=1024, description="Largest model file that can be imported, in bytes."
     )
@@ -179,15 +183,15 @@ class Settings(BaseSettings):
     max_model_bytes: int | None = Field(
         default=None,
         ge=2**20,
-        description="Most bytes that an imported model may take unpacked; found out before. Default: a quarter of the machine.",
+        description="Maximum size of an imported model unpacked, in bytes; checked before unpacking. Default: a quarter of the machine's memory.",
     )
     request_timeout_s: float = Field(
-        default=60.0, gt=0, description="Seconds until an answer must start; then the request gets a 503."
+        default=60.0, gt=0, description="Seconds in which an answer must start; otherwise the request gets a 503."
     )
     query_s: float = Field(
         default=10.0, gt=0, description="Seconds that one request may spend on its queries. Longer ones run as jobs."
     )
-    default_model: str | None = Field(default=None, description="The model behind /invocations: name or name@alias.")
+    default_model: str | None = Field(default=None, description="Model for /invocations: name or name@alias.")
     inline_bytes: int = Field(
         default=32 * 1024,
         ge=0,
@@ -199,12 +203,12 @@ class Settings(BaseSettings):
         description="Registering a data set with at most this many cells infers its schema at once.",
     )
     generation_poll_s: float = Field(
-        default=0.25, gt=0, le=60, description="Seconds between a serving process's looks for moved aliases."
+        default=0.25, gt=0, le=60, description="Seconds between a serving process's checks for moved aliases."
     )
     mapped_models: int = Field(
         default=256,
         ge=1,
-        description="Model versions that one serving process keeps mapped, of those that requests have asked for by name, number or alias.",
+        description="Maximum number of model versions that one serving process keeps mapped.",
     )
     warm_up: bool = Field(default=True, description="Run every kernel that requests use before /readyz answers 200.")
 
@@ -213,35 +217,40 @@ class Settings(BaseSettings):
         description="Record of served rows: none, counts of their values, or each row, too; a model may have its own setting.",
     )
     monitoring_rows_per_s: int = Field(
-        default=20_000, ge=1, description="Served rows that a process counts in a second; of more, one in k by a hash."
+        default=20_000,
+        ge=1,
+        description="Served rows that a process counts per second; beyond that, it counts one in k, chosen by a hash.",
     )
-    monitoring_fold_s: float = Field(default=1.0, gt=0, le=60, description="How often served rows are counted.")
+    monitoring_fold_s: float = Field(default=1.0, gt=0, le=60, description="Seconds between counts of served rows.")
     monitoring_flush_s: float = Field(
-        default=60.0, gt=0, le=3600, description="How often counts are written, and so what a killed process may lose."
+        default=60.0,
+        gt=0,
+        le=3600,
+        description="Seconds between writes of counts: the most that a killed process loses.",
     )
     monitoring_look_s: float = Field(
-        default=300.0, gt=0, le=86_400, description="How often models are tested, for alerts, metrics and webhooks."
+        default=300.0, gt=0, le=86_400, description="Seconds between tests of models for alerts, metrics and webhooks."
     )
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Hosts that webhooks may lead to although their addresses are inner ones."
+        default=(), description="Hosts that webhooks may target although their addresses are internal."
     )
-    monitoring_days: int = Field(default=400, ge=1, le=36_500, description="How long counts of served rows are kept.")
+    monitoring_days: int = Field(default=400, ge=1, le=36_500, description="Days to keep counts of served rows.")
     monitoring_row_days: int = Field(
         default=30,
         ge=1,
         le=36_500,
-        description="How long served rows, predictions that wait for labels, and labels are kept.",
+        description="Days to keep served rows, predictions that wait for labels, and labels.",
     )
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least severe log lines to show."
+        default="info", description="Minimum severity of log lines."
     )
     log_format: Literal["json", "console"] = Field(
         default="json", description="One JSON object per line, or coloured text."
     )
     traces: bool = Field(
         default=False,
-        description="Send a span of each request to OpenTelemetry, where OTEL_EXPORTER_OTLP_ENDPOINT says. Needs the extra otel.",
+        description="Send a span of each request to the OpenTelemetry endpoint OTEL_EXPORTER_OTLP_ENDPOINT. Needs the extra otel.",
     )
     slow_request_s: float = Field(
         default=1.0, gt=0, description="Predictions slower than this many seconds get a log line each."

@@ -27,33 +27,33 @@ LATENCY = Histogram(
 )
 PREDICTED_ROWS = Counter("fewpass_predicted_rows", "Rows answered.", ["model"])
 MAPPED_MODELS = Gauge("fewpass_mapped_models", "Model versions mapped.", multiprocess_mode="livemax")
-SWAPS = Counter("fewpass_catalogue_swaps", "Times that serving took over a changed catalogue.")
+SWAPS = Counter("fewpass_catalogue_swaps", "Number of switches to a changed catalogue of models.")
 CONTROL_UP = Gauge(
-    "fewpass_control_up", "Whether the control database answered last time.", multiprocess_mode="mostrecent"
+    "fewpass_control_up", "1 if the control database answered the last query, else 0.", multiprocess_mode="mostrecent"
 )
-JOBS = Gauge("fewpass_jobs", "Jobs by state, as of the last look.", ["state"], multiprocess_mode="mostrecent")
+JOBS = Gauge("fewpass_jobs", "Jobs by state at the last check.", ["state"], multiprocess_mode="mostrecent")
 
-PASSES = Gauge("fewpass_running_passes", "Passes over data that jobs are making.", multiprocess_mode="mostrecent")
+PASSES = Gauge("fewpass_running_passes", "Passes over data that jobs are running.", multiprocess_mode="mostrecent")
 ROWS_PER_S = Gauge(
     "fewpass_pass_rows_per_second",
-    "Rows that these passes read in a second, all together.",
+    "Rows that all these passes read per second.",
     multiprocess_mode="mostrecent",
 )
 MODEL_AGE = Gauge(
     "fewpass_model_age_seconds",
-    "Age of the version that a model's bare name means.",
+    "Age of the version behind a model's bare name.",
     ["model"],
     multiprocess_mode="mostrecent",
 )
 
 SERIES = {
-    "window_end_timestamp_seconds": "The end of the window that the other series are of.",
+    "window_end_timestamp_seconds": "End of the window of the other series.",
     "columns_alerting": "Columns with an alarm.",
     "max_effect_nats": "The largest change of a column given its parents.",
     "unseen_ratio": "The largest share of values that training never saw, over the columns.",
     "missing_ratio": "The largest share of missing values, over the columns.",
     "surprise_nats": "Mean -log P(row) for each known attribute.",
-    "estimated_log_loss": "The log loss that the predictions expect of themselves.",
+    "estimated_log_loss": "The log loss expected from the predicted probabilities.",
     "realised_log_loss": "The log loss of labelled predictions.",
     "label_coverage_ratio": "The share of predictions with an id or a key that have a label.",
     "label_delay_seconds": "Median time from a prediction to its label.",

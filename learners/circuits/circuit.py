@@ -67,7 +67,7 @@ class Circuit:
 
     arrays: used without copying if their types match, and made read-only.
     kind, child_starts, children, log_weight, variable, leaf_starts, leaf_parameters, n_values: as in `CircuitArrays`.
-    ranges: of numeric variables (low, high), to which moments and draws truncate leaves; the weights already
+    ranges: ranges (low, high) of numeric variables, to which moments and draws truncate leaves; the weights already
     include them.
     References: Zhao, Gordon (2017), section 2.1.
     """
@@ -165,7 +165,7 @@ class Circuit:
         return cls(CircuitArrays(*(arrays[name] for name in CircuitArrays._fields)))
 
     def with_parameters(self, log_weight: Floats | None = None, leaf_parameters: Floats | None = None) -> Circuit:
-        """Return the same structure with other weights or leaves, sharing what was computed from the structure.
+        """Return the same structure with other weights or leaves, sharing everything computed from the structure.
 
         Raises InvalidCircuit if they do not fit.
         """

@@ -147,7 +147,7 @@ class CircuitModel(ModelDefaults):
         return answer_all(self.circuit, self.schema, queries, self.batches, pause)
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
-        """Return the handlers of each query kind, given likelihoods of some variables."""
+        """Return the handlers of each query kind, conditioned on the likelihoods of given variables."""
         return circuit_query_handlers(self.circuit, likelihoods)
 
     def structure(self) -> dict[str, object]:

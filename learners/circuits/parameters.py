@@ -39,9 +39,9 @@ class GibbsParameters(Parameters):
         Sweeps of each chain, the first half of which is not used. "auto" doubles them until R-hat is at most 1.1 and the effective
         sample size of the log joint at least `effective`, or `most_iterations` are done.
     effective : int
-        Least effective sample size of the log joint, where iterations is "auto".
+        Minimum effective sample size of the log joint, if iterations is "auto".
     most_iterations : int
-        Most sweeps of each chain, where iterations is "auto".
+        Maximum number of sweeps of each chain, if iterations is "auto".
     chains : int
         Independent chains; two or more show whether they agree.
     draws : int
@@ -51,7 +51,7 @@ class GibbsParameters(Parameters):
     share : float, optional
         Share of the rows that the prior of a leaf is fitted to, r_d of each column; by default 0.1, or tuned.
     prior_variance, prior_mean : float, optional
-        Half the rows that the variance, and the rows that the mean, of a Gaussian leaf's prior stand for.
+        Half the number of rows that the prior variance of a Gaussian leaf is worth, and the number for its prior mean.
     prior_values : float, optional
         Pseudo-count of each value of a categorical leaf.
     trials : int
@@ -64,7 +64,7 @@ class GibbsParameters(Parameters):
     circuit : str
         Path or URI of the circuit's file, for the structure "file": text or JSON. Variable i is attribute i, the class last.
     leaves : "by-column", "paper", "intervals" or a distribution
-        How numeric columns are modelled for which the user says nothing else: by the families that each column asks for, those of
+        Default model of numeric columns: by the families that each column asks for, those of
         Yokoi and Sato's paper, intervals, or one distribution.
     n_bins : int
         Most intervals of a numeric column.
@@ -161,8 +161,8 @@ class CircuitParameters(Parameters):
         LearnSPN on a sample, a mixture of Gaussians with full covariances, or the circuit of a file. "auto" is for EM: with
         another learning, or where `states` are given, it means "hclt".
     minutes : float
-        Minutes of work that "auto" may take, for two threads of a usual server. Counted, not timed: the circuit does not depend on
-        the machine.
+        Work budget of "auto", in minutes of two threads of a typical server. Counted, not timed: the circuit does not
+        depend on the machine.
     circuit : str
         Path or URI of the circuit's file, for the structure "file": text or JSON. Variable i is attribute i, the class last.
     learning : "em", "adf", "bmm" or "none"
@@ -175,15 +175,15 @@ class CircuitParameters(Parameters):
     laplace : float
         Rows that EM adds to each count; "auto" chooses them itself.
     strength : float
-        Rows that the structure's own weights stand for, in ADF and BMM.
+        Number of rows that the structure's own weights are worth, in ADF and BMM.
     stream_passes : int
-        Passes of ADF and BMM over the rows. After the first each starts at the means of the last, which stand for `strength` rows again, so that
-        no row counts twice.
+        Passes of ADF and BMM over the rows. After the first, each starts from the means of the last, which are again
+        worth `strength` rows, so that no row counts twice.
     shards : int, optional
         Parts of the rows that ADF and BMM learn side by side. They do so on threads, or by the workers of a cluster, once the
         first 20,000 rows are learned; by default one, and on a cluster one for each worker. The circuit depends on their number.
     states : int, optional
-        States of each latent variable of "hclt", 8 unless given; components of "gaussian-mixture", chosen unless given.
+        States of each latent variable of "hclt", by default 8; components of "gaussian-mixture", by default chosen.
     depth, sums, replicas : int
         Size of the structure "random": how deep it is, sums of each region, and copies.
     sample : int
@@ -191,10 +191,9 @@ class CircuitParameters(Parameters):
     n_bins : int
         Most intervals of a numeric column, or densities that it is a mixture of.
     leaves : "intervals", "auto" or a distribution, optional
-        How numeric columns are modelled for which the user says nothing else; by default "intervals", of "gaussian-mixture"
-        "gaussian". "auto" chooses a
-        distribution for each column by the likelihood of drawn rows (`structures.column_models.chosen_leaves`); ADF and BMM, which learn
-        "gaussian", "poisson" and "exponential" only, then take "gaussian".
+        Default model of numeric columns; by default "intervals", of "gaussian-mixture" "gaussian". "auto" chooses a
+        distribution for each column by the likelihood of drawn rows (`structures.column_models.chosen_leaves`); ADF
+        and BMM, which learn "gaussian", "poisson" and "exponential" only, then take "gaussian".
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
     seed : int

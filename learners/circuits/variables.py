@@ -74,7 +74,7 @@ class Columns:
         self.number = {name: v for v, name in enumerate(self.names)}
 
     def variables(self, names: Iterable[str]) -> list[int]:
-        """Return the variables of some columns. Raises UnknownColumn."""
+        """Return the variables of columns. Raises UnknownColumn."""
         return [self._variable(name) for name in names]
 
     def _variable(self, name: str) -> int:

@@ -22,7 +22,7 @@ def select_m_by_hold_out(
     advance: Advance = ignore_progress,
     back_off: str = "context",
 ) -> tuple[float, dict[str, float]]:
-    """Choose the m with the least RMSE on the held-out rows, whose counts are subtracted; returns it with the RMSE of
+    """Choose the m with the lowest RMSE on the held-out rows, whose counts are subtracted; returns it with the RMSE of
     each value in the grid.
 
     The families count all rows, including the held-out ones; `back_off` as in `m_estimates`. Ties select the

@@ -113,10 +113,12 @@ class StructureParameters(NetworkParameters):
     Parameters
     ----------
     width_cost : float
-        How much columns with many values pay before parents are ranked. This times df / 2N is taken off (conditional) mutual
-        information, df being the degrees of freedom. 0 is the textbook's ranking, 2 that of AIC, ln N that of BIC.
+        How much columns with many values pay before parents are ranked. Subtracts this times df / 2N from the
+        (conditional) mutual information, where df is the degrees of freedom. 0 is the textbook's ranking, 2 that of
+        AIC, ln N that of BIC.
     prune : bool
-        Whether columns lose parents that tell nothing more of them. Each row is predicted from all others; with the estimators hdp and hdp-map, which mix contexts with shorter ones.
+        Remove parents that add no information about a column. Each row is predicted from all others; with the
+        estimators hdp and hdp-map, which mix contexts with shorter ones.
     """
 
     width_cost: float = 2.0
@@ -140,8 +142,9 @@ class TANParameters(StructureParameters):
     Parameters
     ----------
     average : bool
-        Average over all trees instead of taking the best one: one pass less, but slower predictions. Their probabilities are
-        averaged, too, which takes O(n^3) for n attributes for each row and class. Its estimates are pseudo-counts, so `estimator` is "m", named or not.
+        Average over all trees instead of taking the best one: one pass fewer, but slower predictions. Their
+        probabilities are averaged, too, which takes O(n^3) for n attributes for each row and class. Its estimates are
+        pseudo-counts, so `estimator` is "m", named or not.
     ess : float or None
         Equivalent sample size of the prior, for `average` alone. None chooses it by the marginal likelihood from
         `tree_average.GRID`.
@@ -217,7 +220,7 @@ def schema_pass(
     max_values: int,
     max_classes: int = MAX_CLASSES,
 ) -> Passes[Schema]:
-    """Return the given schema, or infer it in one pass, keeping what is declared as kept."""
+    """Return the given schema, or infer it in one pass, keeping the parts declared as kept."""
     if isinstance(given, Schema):
         return given
     summaries: ColumnSummaries = yield ColumnSummaries(

@@ -57,7 +57,7 @@ class PrefixLosses(Statistic):
 
     Losses are summed in integer multiples of 2^-30, so that sums are exact.
 
-    `measure`: of the structure of kDB with the largest k, from all the rows that the pass will see.
+    `measure`: the measure of kDB's structure with the largest k, from all rows of the pass.
     `class_counts`, (n_classes,) int64.
     `loss`, "squared" or "zero-one": (1 - P(y | x))^2, or whether another class is more probable.
 
@@ -124,7 +124,7 @@ class PrefixLosses(Statistic):
         return read
 
     def best(self) -> Selection:
-        """Return the prefix and number of parents with the least loss, the smallest on ties. Raises EmptyStatistic
+        """Return the prefix and number of parents with the lowest loss, the smallest on ties. Raises EmptyStatistic
         without rows.
         """
         if not self.n_rows:

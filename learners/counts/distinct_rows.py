@@ -158,7 +158,7 @@ class DistinctRows(CodeStatistic):
 
     @property
     def is_in_memory(self) -> bool:
-        """True if there are no files, and so one block."""
+        """True if there are no files, and therefore one block."""
         return not self._paths
 
     @property

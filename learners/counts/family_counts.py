@@ -234,7 +234,7 @@ class FamilyCounts(CodeStatistic):
         return paths, x, counts
 
     def _paths(self, index: int, cells: Integers, counts: Integers) -> tuple[Codes, Codes, Integers]:
-        """Return `paths` of some cells."""
+        """Return `paths` of cells."""
         members = self.members[index]
         paths, x = np.empty((cells.size, members.size), np.uint16), np.empty(cells.size, np.uint16)
         for m in reversed(range(members.size)):

@@ -57,7 +57,7 @@ class Unit:
 class Moments(Statistic):
     """Number of rows, sums and sums of products of numeric columns, over complete rows.
 
-    `units`: of the columns. `n_rows`: complete rows. `n_incomplete`: rows with a missing number, which are left
+    `units`: units of the columns. `n_rows`: complete rows. `n_incomplete`: rows with a missing number, which are left
     out.
     """
 

@@ -92,7 +92,7 @@ class Viewed(CodeStatistic, Generic[S]):
 class ViewedFamilies(Viewed[FamilyCounts]):
     """Counts of families whose members are views.
 
-    `families`: of positions in `views.schema`.
+    `families`: families of positions in `views.schema`.
     """
 
     def __init__(self, views: Views, families: Sequence[Family]) -> None:

@@ -121,7 +121,7 @@ class DrawnRows(CodeStatistic):
         return hashes
 
     def _content(self, rows: Chunk, some: Integers) -> Codes:
-        """Return the codes of some rows, the class last, (n_some, width)."""
+        """Return the codes of the given rows, the class last, (n_some, width)."""
         assert rows.y is not None
         content = np.empty((rows.x.shape[0] + 1, some.size), rows.x.dtype)
         np.take(rows.x, some, axis=1, out=content[:-1], mode="clip")  # which needs no copy of what it gives
@@ -258,7 +258,7 @@ class DrawnRows(CodeStatistic):
     def occurrences(self, most: int) -> Chunk:
         """Return the first `n_distinct` distinct rows in hash order, each as often as it occurred.
 
-        `most`: maximum number of rows; if there are more, evenly spaced ones are taken.
+        `most`: maximum number of rows; if there are more, evenly spaced ones are used.
         """
         hashes, rows, counts = self.sample
         n = min(self.n_distinct, int(np.searchsorted(hashes, np.uint64(self.limit), side="right")))
@@ -353,10 +353,9 @@ class HoldOut(DrawnRows):
     """A tenth of the rows, drawn from those with the smallest hashes.
 
     `capacity`: rows to draw at most.
-    `room`: codes that the distinct rows to draw from may have, where these are more than `capacity`; twice as many are
-    kept.
-    `n_distinct`: distinct rows to draw from.
-    `limit`: every row with a hash up to this one is in the sample.
+    `room`: maximum number of codes of the distinct rows to draw from, if these are more than `capacity`; twice as
+    many are kept. `n_distinct`: distinct rows to draw from. `limit`: every row with a hash up to this one is in the
+    sample.
     """
 
     stage = "drawing rows"

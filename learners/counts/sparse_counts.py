@@ -109,7 +109,8 @@ class SparseCells:
     half of the older, so there are few runs and each cell is moved a logarithmic number of times. Runs beyond the
     limit move to files.
 
-    `n_cells`: number of possible cells. `limit`: of these counts. `capacity`: maximum number of buffered keys.
+    `n_cells`: number of possible cells. `limit`: memory limit of these counts. `capacity`: maximum number of buffered
+    keys.
     """
 
     def __init__(self, n_cells: int, limit: MemoryLimit) -> None:

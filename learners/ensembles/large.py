@@ -58,7 +58,7 @@ BLOCK_ROWS = 1 << 17
 
 
 def n_rows_kept(schema: Schema, memory: int) -> int:
-    """Distinct rows that fit into their share of so many bytes, with a floor of `LARGE_ROWS`."""
+    """Number of distinct rows that fit into their share of this many bytes, at least `LARGE_ROWS`."""
     n_bytes = (schema.n_attributes + 1) * np.dtype(schema.code_dtype).itemsize + ROW_BYTES
     return max(LARGE_ROWS, min(MOST_KEPT, memory // MEMORY_SHARE // n_bytes))
 

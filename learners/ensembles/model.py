@@ -66,7 +66,7 @@ class Entries:
 
 
 def spread_codes(variances: Array, factor: float) -> Uint8s:
-    """Return variances times a factor as uint8 codes, eight for each factor of two; NaN has a code of its own."""
+    """Return variances times a factor as uint8 codes, eight for each factor of two; NaN has its own code."""
     with np.errstate(divide="ignore"):
         codes = np.rint(8.0 * (np.log2(np.asarray(variances, np.float32) * np.float32(factor)) - LEAST_SPREAD))
     return np.nan_to_num(np.clip(codes, 0, NO_SPREAD - 1), nan=NO_SPREAD).astype(np.uint8)
@@ -91,7 +91,9 @@ class Correction:
     weights: tuple[float, ...]  # of the boosters
 
     def add_scores(self, x: Codes, sizes: Integers, scores: Floats) -> None:
-        """Add the trees' scores to `scores` (n, n_classes) of codes (n_attributes, n), of attributes of so many values."""
+        """Add the trees' scores to `scores` (n, n_classes) of codes (n_attributes, n), where attributes have this
+        many values.
+        """
         packed = self._unpacked if x.shape[1] < WALKED_ROWS else self._packed
         add_forest_scores(self.forest, packed, x, sizes, scores)
 

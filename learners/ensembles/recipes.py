@@ -50,8 +50,8 @@ class ESKDBParameters(Parameters):
         How many distinct rows are drawn to choose and weigh the networks, and to correct them: by default 50,000; by `auto` as
         many as fit into a share of `memory`.
     memory : int or None
-        Bytes that decide how many rows of a large table are drawn: by default the memory limit of this process. The model
-        keeps the number, and what is learned from it later goes by that.
+        Bytes that decide how many rows of a large table are drawn: by default the memory limit of this process. The
+        model stores the number, and later trainings from it use that number.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
     seed : int
@@ -83,7 +83,7 @@ class AutoParameters(ESKDBParameters):
     effort : "low", "normal" or "high"
         How much to learn: "low" networks only, "normal" boosted trees that correct them, too, "high" two to three times as many, of more leaves.
     correction : "drawn" or "none"
-        Whether trees over drawn rows correct the networks; "none" leaves them out, as effort "low" does.
+        "drawn" corrects the networks by trees over drawn rows; "none" leaves them out, as effort "low" does.
     passes : int or None
         Passes over the data at most, the schema's included; at least 2.
     seconds : float or None

@@ -228,8 +228,8 @@ class Training:
     def _offsets(self, scores: Floats, boosted: Boosters | None) -> Floats:
         """Offsets that give each class its share of the table, by the networks' left-out log scores of all drawn rows.
 
-        Where trees correct them, the few rows that these leave out stand for the table by chance only. So there the mean
-        probabilities are to be those of the networks, which all drawn rows have moved to the shares.
+        If trees correct them, the few rows that these leave out represent the table only by chance. So the mean
+        probabilities on these rows must equal those of the networks, which all drawn rows have moved to the shares.
         """
         class_counts = self.families.counts.class_counts
         offsets = class_offsets(scores, class_counts, self.row_weights)

@@ -154,7 +154,7 @@ def representative_rows(y: Codes, class_counts: Integers, n: int) -> tuple[Integ
     """Select rows for fitting: the first n, plus rows of each class with fewer than `LEAST_OF_CLASS` among them, and
     their weights.
 
-    A weight is the table's rows of a class for each of its rows here, one in the mean; there are none if the first n have
+    A weight is the table's rows of a class for each of its rows here, one in the mean; empty if the first n have
     enough of every class. `y` (n_drawn,) codes, `class_counts` (n_classes,) int64 of the table. Returns (m,) int64
     ascending, and (m,) float64 or None.
     """

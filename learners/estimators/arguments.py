@@ -100,11 +100,11 @@ class Common:
     threads : int, optional
         By default one per core; the model does not depend on it.
     verbose : bool
-        Whether `fit` shows a bar, on standard error or in the notebook.
+        Show a progress bar in `fit`, on standard error or in the notebook.
     holdout_by : "auto", "time", "order" or "random"
-        Which rows stand for those to come. Where a column has dates or timestamps ("auto", or "time", which wants one) columns that
-        only go on, such as a date or a running number, are left out if later rows are predicted better without them; "order" takes
-        the rows that come last for later ones; "random" keeps all columns.
+        Rows that stand in for future data. If a column has dates or timestamps ("auto", or "time", which requires
+        one), growing columns, such as a date or a running number, are left out if later rows are predicted better
+        without them; "order" takes the rows that come last for later ones; "random" keeps all columns.
     """
 
     target: str | None = None

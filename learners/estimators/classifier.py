@@ -100,7 +100,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         y : str or (n,) array-like, optional
             The class column's name, or the classes themselves (not with paths); by default `target`.
         sample_weight : (n,) array-like of whole numbers, optional
-            How often each row counts, exactly as if it were there so many times. With paths name a column of the files
+            Number of times each row counts, exactly as if it were repeated. With paths name a column of the files
             instead: `columns={"w": {"weight": True}}`.
         on_progress : callable, optional
             Called with a `Progress`; raising in it stops.
@@ -215,11 +215,11 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         parameters : mapping
-            Parameters of the learner; ignores those that this estimator does not have.
+            Parameters of the learner; ignores parameters that this estimator does not have.
         names : sequence of str
             All columns of the table but the target, in order.
         is_named : bool
-            Whether the caller had named them.
+            True if the caller named them.
         """
         own = cls._get_param_names()
         estimator = cls(**{name: value for name, value in parameters.items() if name in own})
@@ -256,9 +256,9 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         Raises
         ------
         SchemaError
-            If none of the model's columns is there, or a column has a type that the model cannot read.
+            If all of the model's columns are absent, or a column has a type that the model cannot read.
         InvalidPrediction
-            If the model's answer for a row is no distribution.
+            If the model's answer for a row is not a distribution.
         """
         known = self._known()
         record = single_row_record(X, known)
@@ -284,7 +284,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         return weighted_accuracy(self.predict(X), y, sample_weight)
 
     def record_classifier(self) -> Callable[[Mapping[str, Any]], Floats]:
-        """Return a function that classifies one row at a time with the least overhead.
+        """Return a function that classifies one row at a time with minimal overhead.
 
         Returns
         -------

@@ -172,7 +172,7 @@ class KnownColumns:
 def model_arrow_schema(schema: Schema, names: Sequence[str]) -> pa.Schema:
     """Return the columns of a model with their training types, as far as the schema records them; the class last.
 
-    `names`: of all columns but the target, used or not.
+    `names`: names of all columns except the target, used or not.
     """
     kinds = {attribute.name: attribute for attribute in schema.attributes}
     fields = [pa.field(name, _arrow_type(kinds[name]) if name in kinds else pa.null()) for name in names]

@@ -131,9 +131,9 @@ class Explaining:
 
 
 def warn_of_intervals(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer, after one ColumnWarning for each number of its evidence that stands for an interval."""
+    """Return an answer, after one ColumnWarning for each number of its evidence that is read as an interval."""
     for name, interval in answer.get("stands_for", {}).items():
-        issue_column_warning(f"{name}: the evidence stands for its interval, {interval}.")
+        issue_column_warning(f"{name}: the evidence is read as its interval, {interval}.")
     return answer
 
 

@@ -71,7 +71,7 @@ class StructureEstimator(Querying, BaseEstimator):
         X : table
             As of the classifiers: paths, a `Source`, frames, tables, arrays.
         y : None
-            There is no class.
+            Ignored, since there is no class.
         on_progress : callable, optional
             Called with a `Progress`; raising in it stops.
 

@@ -143,9 +143,9 @@ def rows_as_record_batches(X: Any, estimator: Any) -> Rows:
     """Convert rows in any form except paths to record batches.
 
     `X`: table, stream or array.
-    `estimator`: in whose name scikit-learn complains of an array.
-    Raises InvalidParameter if it is no table; SchemaError if the values of a column have no common type; SourceError if a
-    stream fails.
+    `estimator`: the estimator named in scikit-learn's errors on arrays.
+    Raises InvalidParameter if it is not a table; SchemaError if the values of a column have no common type;
+    SourceError if a stream fails.
     """
     if is_record(X):
         X = [X]

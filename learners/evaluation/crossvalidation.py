@@ -88,7 +88,7 @@ def cross_validate(
     target : str, optional
         The class column; by default `class`, or else the last one.
     columns : mapping, optional
-        What is said of columns, as when training: how files are written, kinds, which are dropped.
+        Settings of columns, as in training: how files are written, kinds, which are dropped.
     most_rows : int, optional
         Leave out data sets of more rows.
     jobs : int
@@ -98,7 +98,7 @@ def cross_validate(
     any_code : bool
         Accept logged outcomes of other versions of a learner's code.
     on_progress : callable, optional
-        Called with a `TrialProgress` after every trial; raising in it ends the run, and what is logged stays.
+        Called with a `TrialProgress` after every trial; an exception in it ends the run and keeps the log.
 
     Returns
     -------

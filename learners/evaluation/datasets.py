@@ -74,9 +74,8 @@ def find_data_sets(
     `paths`: folders, each file of which is a data set (the Parquet files, or else all of known formats); files of any format
     that `Source.open` reads; globs and URIs, each of which is one table.
     `target`: the class column of all of them; by default `class`, or else the last column.
-    `columns`: what is said of columns, as when training.
-    Raises SourceError if a path does not exist or cannot be read, or two files have the same name; UnknownColumn if a file
-    lacks the target; InvalidParameter.
+    `columns`: settings of columns, as in training. Raises SourceError if a path does not exist or cannot be read, or
+    two files have the same name; UnknownColumn if a file lacks the target; InvalidParameter.
     """
     content = json.dumps(columns, sort_keys=True) if columns else ""
     if row_weight_rule(columns) is not None:

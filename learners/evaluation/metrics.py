@@ -87,11 +87,9 @@ def class_prior_baseline_losses(y: ArrayLike, n_classes: int) -> dict[str, float
     Each row is predicted from the class shares of the other rows plus one row of each class, so that no row helps
     to predict itself. If equal probabilities have a lower loss, that is used instead.
 
-    `y`, (n,) integers in [0, n_classes]: the last one stands for classes that nobody knows: of them too the shares are
-    wrong, as a model is.
-    Returns dict of float: `log_loss`, `rmse`, `brier` and `zero_one_loss`, as in `Metrics`; shares are calibrated, so there
-    is no `ece`.
-    Raises EmptyData without rows.
+    `y`, (n,) integers in [0, n_classes]: the last one represents classes unknown to the model: of them too the shares
+    are wrong, as a model is. Returns dict of float: `log_loss`, `rmse`, `brier` and `zero_one_loss`, as in `Metrics`;
+    shares are calibrated, so there is no `ece`. Raises EmptyData without rows.
     """
     y = np.asarray(y, np.int64)
     if not y.size:

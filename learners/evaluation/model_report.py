@@ -138,9 +138,9 @@ def model_report_from_scores(
 ) -> ModelReport:
     """Build the report of a model on rows that were scored in parts.
 
-    `y`, (n,) integers: codes of the true classes; the one beyond the last stands for classes that the model does not know.
-    `counted`: of the same rows.
-    `losses`: what each column is worth on these rows; without them the model's own importances stand for them.
+    `y`, (n,) integers: codes of the true classes; the code after the last represents classes unknown to the model.
+    `counted`: counts of the same rows.
+    `losses`: what each column is worth on these rows; by default the model's own importances.
     Raises EmptyData without rows.
     """
     y, n_known = np.asarray(y, np.int64), model.schema.n_classes
@@ -212,10 +212,10 @@ class ColumnRows(NamedTuple):
 
 
 class ColumnCounts:
-    """Counts of rows by class and code for some columns, added chunk by chunk.
+    """Counts of rows by class and code for selected columns, added chunk by chunk.
 
     `model`: a classifier.
-    `columns`: of its attributes.
+    `columns`: views of its attributes.
     """
 
     def __init__(self, model: Model, columns: Sequence[str]) -> None:

@@ -34,7 +34,7 @@ class ForestParameters(Parameters):
     ----------
     trees : int
     discretised : bool
-        Whether numbers are cut by MDL first, as for the network classifiers; all columns are then ordinal codes.
+        Cut numbers by MDL first, as for the network classifiers; all columns are then ordinal codes.
     """
 
     trees: int = 100

@@ -69,7 +69,8 @@ class Given:
     Parameters
     ----------
     likely : mapping of column to weights by value
-        Soft evidence: how probable what was seen is if the column has this value; values that are not named have weight zero.
+        Soft evidence: the probability of the observation if the column has this value; values that are not named have
+        weight zero.
     do : mapping of column to value
         Columns that are set from outside, whatever their parents are; of networks.
     graph : "best", `Average` or tuple of edges

@@ -47,9 +47,9 @@ def layered_graph_layout(
 ) -> Placed:
     """Lay out the nodes of an acyclic graph.
 
-    `widths`: of the nodes, in pixels.
+    `widths`: widths of the nodes, in pixels.
     `edges`, sequence of (parent, child): without cycles.
-    `heights`: of the nodes, in pixels; `HEIGHT` unless given.
+    `heights`: heights of the nodes, in pixels; by default `HEIGHT`.
     Raises ValueError if there is a cycle.
     """
     n = len(widths)

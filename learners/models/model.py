@@ -86,7 +86,7 @@ class Model(Protocol):
 
 
 class ModelDefaults:
-    """The capabilities of a model that has none of its own; every model class derives from it.
+    """Default capabilities of a model; every model class derives from it.
 
     A class overrides what it can do. What it cannot do raises one sentence that names its `kind`.
     """
@@ -117,7 +117,7 @@ class ModelDefaults:
         return []
 
     def absent_columns_warning(self, columns: Collection[str]) -> str | None:
-        """No warning: what is missing is summed out."""
+        """No warning: missing values are summed out."""
         del columns
         return None
 

@@ -28,7 +28,7 @@ MAX_TREES = 1000
 
 @dataclass(frozen=True)
 class Marginal(Given):
-    """Probability of some values, with everything else marginalized.
+    """Probability of given values, with all other columns marginalized.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Sample(Given):
     n : int
         From 1 to a million; a server's limit for one request may be lower.
     variables : tuple of str, or str
-        The columns to tell; none named: all.
+        The columns to return; none named: all.
     seed : int
         The same seed draws the same rows.
 
@@ -123,7 +123,7 @@ class Sample(Given):
 
 @dataclass(frozen=True)
 class Map(ColumnQuery):
-    """Most probable joint values of some columns given others, with the rest marginalized.
+    """Most probable joint values of the chosen columns given others, with the rest marginalized.
 
     Parameters
     ----------
@@ -138,7 +138,8 @@ class Map(ColumnQuery):
     seed : int
         Seed of `beam`.
     best : int
-        How many assignments to tell, the most probable first, from 1 to 1,000: by `exact` each proved, by `kbt` those of its trees.
+        Number of assignments to return, the most probable first, from 1 to 1,000: by `exact` each proved, by `kbt`
+        those of its trees.
 
     Raises
     ------
@@ -186,7 +187,7 @@ class Impute(ColumnQuery):
 
 @dataclass(frozen=True)
 class Surprise:
-    """Surprise of some values: their log-likelihood, and its rank among rows drawn from the model.
+    """Surprise of given values: their log-likelihood, and its rank among rows drawn from the model.
 
     Parameters
     ----------
@@ -289,7 +290,7 @@ class Effects(DrawQuery):
     Parameters
     ----------
     level : float
-        Probability that an effect lies in its interval, which comes from draws.
+        Probability that an effect lies in its interval, which is estimated from draws.
     present, absent, prior, n, seed
         As of `DrawQuery`.
 

@@ -1,4 +1,4 @@
-"""Classify one record of raw values at a time, with the least overhead."""
+"""Classify one record of raw values at a time, with minimal overhead."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Observing(Protocol):
 def record_classifier(
     model: Classifier, observing: Observing | None = None
 ) -> Callable[[Mapping[str, object]], Floats]:
-    """Return a function that classifies one row at a time with the least overhead.
+    """Return a function that classifies one row at a time with minimal overhead.
 
     Parameters
     ----------

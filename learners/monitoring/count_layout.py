@@ -60,10 +60,10 @@ class Watched:
 
     Families are those of a network, or of an ensemble's joint member; columns of other models have no parents.
 
-    `schema`: by which served rows are encoded.
-    `codes`: by which they are counted: the joint member's, or the same.
+    `schema`: the schema that encodes served rows.
+    `codes`: the schema that counts them: the joint member's, or the same.
     `member`: the network whose families are counted.
-    `parents`: of each attribute, cut to `MAX_CELLS`.
+    `parents`: parents of each attribute, cut to `MAX_CELLS`.
     """
 
     def __init__(self, model: Model) -> None:

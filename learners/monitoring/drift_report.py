@@ -26,7 +26,7 @@ from learners.monitoring.two_sample_tests import g_test_counts, jensen_shannon_d
 from learners.schema.schema import Attribute
 from learners.wording import points_text
 
-CAVEAT = "holds only while P(class | attributes) is as in training"
+CAVEAT = "valid only while P(class | attributes) is the same as in training"
 MOST_PAIRED = 12
 TAILS = ("low_tail", "high_tail")
 SWAP_SHARE = 0.5  # of the divergence that is left when two columns are taken for each other
@@ -88,7 +88,7 @@ def drift_causes(
 
 
 GOES_ON = 90.0  # points of rows outside the range of training, beyond which a column seems to grow with time
-_REPEATS = "rows repeat as the model reads them: on average a row has {:,.1f} more copies than in the reference"
+_REPEATS = "rows repeat: on average, a row as the model encodes it has {:,.1f} more copies than in the reference"
 _OTHERS = {
     "confidence": "predicted classes and their confidence have changed",
     "surprise": "rows have become more or less probable under the model",
@@ -109,7 +109,7 @@ def _of_quality(one: Finding) -> Cause:
     words = f"{one.column} {_WORDS[one.kind]} in {more} rows ({points_text(one.effect)} percentage points)"
     if one.kind == "out_of_range" and one.effect > 0:
         words += (
-            ": a number that only goes on, or another unit"
+            ": a number that only grows, or another unit"
             if one.effect > GOES_ON
             else ": another unit, or a broken sensor"
         )
@@ -134,7 +134,7 @@ def drifted_columns(window: ServedCounts, moved: Sequence[Finding]) -> list[tupl
 
 def _size(nats: float) -> str:
     """Describe a divergence as the additional log loss per row under the reference."""
-    return f"{nats:.3g} of log loss a row"
+    return f"{nats:.3g} of log loss per row"
 
 
 def _of_family(window: ServedCounts, reference: Reference, name: str, effect: float) -> Cause:
@@ -192,7 +192,7 @@ def _swapped(
         before = _distance(window, reference, i, i) + _distance(window, reference, j, j)
         if before > 0.02 and crossed < SWAP_SHARE * before:
             in_pairs |= {a, b}
-            words = f"{a} and {b} look swapped: each has the values that the other had"
+            words = f"{a} and {b} look swapped: each has the other's values"
             causes.append(Cause("swapped", (a, b), before, "nats", words))
     return causes
 
@@ -263,7 +263,7 @@ def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Li
         "reference": {"name": reference.name, "rows": reference.n_rows},
         "limits": asdict(limits),
         "is_drifting": bool(causes) if is_enough else None,
-        **({} if is_enough else {"why": f"{window.n_rows} rows are too few to tell: a test needs {LEAST_ROWS}"}),
+        **({} if is_enough else {"why": f"{window.n_rows} rows are too few: a test needs {LEAST_ROWS}"}),
         "causes": [asdict(cause) for cause in causes],
         "rows_alike": alike,
         **({} if alike is None else {"note": _ALIKE.format(alike)}),
@@ -277,7 +277,7 @@ def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Li
 
 
 _ALIKE = (
-    "sure only if rows are independent: if {} rows or more belong together, such as those of one customer, this is no alarm. "
+    "significant only if rows are independent: if {} rows or more belong together, such as those of one customer, this is not an alarm. "
     "Compare with rows that belong together in the same way"
 )
 

@@ -124,7 +124,7 @@ def estimated_class_shares(window: ServedCounts, reference: Reference) -> Floats
     Needs no labels and no predictions. The estimate holds only while the distribution of the attributes given the
     class is unchanged.
 
-    `reference`: with counts for each class.
+    `reference`: a reference with counts for each class.
     Returns (n_classes,) float64, or None if the reference does not know the classes.
 
     References

@@ -140,8 +140,8 @@ def served_value_status_counts(
     `x`, (n_attributes, n_rows) codes.
     `attributes`: whose codes they are.
     `rows`, (m,) int64: the rows to look at, ascending.
-    `compared`, (l,) int64: the rows whose numbers are compared with those of training; all unless given.
-    `encoder`: of these attributes: it compares the numbers of a whole batch at once.
+    `compared`, (l,) int64: the rows whose numbers are compared with those of training; by default all.
+    `encoder`: encoder of these attributes, which compares the numbers of a whole batch at once.
     Returns (n_attributes, len(STATUSES)) int64.
     """
     counts = np.zeros((len(attributes), len(STATUSES)), np.int64)
@@ -197,9 +197,8 @@ class ServedCounts(Statistic):
     These are codes in their contexts, statuses, predicted class by confidence, surprise, and repeated rows. Real
     numbers are added in fixed point, so the result does not depend on order or partition, bit for bit.
 
-    `predict_one_in`: where rows come without predictions: predict about one row in so many, chosen by the hash of its
-    values.
-    `present`: columns that there are to read; all of the model's unless given.
+    `predict_one_in`: where rows come without predictions: predict about one row in this many, chosen by the hash of
+    its values. `present`: columns that there are to read; by default all of the model's.
     """
 
     stage = "counting rows"
@@ -251,7 +250,7 @@ class ServedCounts(Statistic):
         self.add_encoded(chunk)
 
     def add_encoded(self, chunk: Chunk) -> None:
-        """Add the codes of some rows and the model's predictions for them; statuses are added separately."""
+        """Add the codes of rows and the model's predictions for them; statuses are added separately."""
         for part in split_chunk_into_blocks(chunk, self.watched.schema.n_classes):
             self._add_codes(self.watched.recoded(part.x), self._predict(part))
         self._add_rows(chunk.n_rows, chunk.n_rows, 1, 1)
@@ -279,9 +278,9 @@ class ServedCounts(Statistic):
     def add(self, rows: ServedRows, n_served: int | None = None, one_in: int = 1, n_requests: int = 1) -> None:
         """Add rows that were served.
 
-        `rows`: those that are counted.
+        `rows`: the rows counted.
         `n_served`: how many there were, if not all are counted.
-        `one_in`: about one in so many is counted.
+        `one_in`: about one in this many is counted.
         """
         n_rows, x = rows.x.shape[1], self.watched.recoded(rows.x)
         hashes = np.empty(n_rows, np.uint64)

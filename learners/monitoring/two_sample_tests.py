@@ -169,7 +169,7 @@ def _shares(counts: Integers) -> Floats:
 
 
 def benjamini_hochberg_q_values(p_values: Sequence[float]) -> Floats:
-    """Return the least false discovery rate at which each test would be a discovery.
+    """Return the smallest false discovery rate at which each test would be a discovery.
 
     References
     ----------

@@ -27,7 +27,8 @@ class OrderParameters(Parameters):
         linear Gaussian families, for tables of numbers only; and of families of nominal columns, to which numeric ones are
         cut. By default BGe where every column is numeric.
     method : "auto", "exact" or "blocks"
-        Whether all orders count, or those of a lattice that grows as far as it may. By default exactly where memory allows.
+        Sum over all orders, or over those of a lattice that grows up to its limit. By default exactly where memory
+        allows.
     candidates : int, optional
         Candidate parents of each column; by default all others for "exact", and 16 for "blocks".
     max_parents : int, optional
@@ -35,7 +36,7 @@ class OrderParameters(Parameters):
     prior : "fair" or "uniform"
         What is equally probable beforehand: all sizes of parent sets, or all parent sets.
     required, forbidden : tuple of str
-        Edges that must or must not be there, each as "parent->child".
+        Edges that must or must not exist, each as "parent->child".
     tiers : tuple of tuple of str
         Columns in groups; none has a parent in a later group. Columns in no group are free.
     edge_log_odds : mapping of str to float
@@ -43,24 +44,25 @@ class OrderParameters(Parameters):
     alpha_mu, alpha_w, t : float, optional
         Numbers of the normal-Wishart prior, see `BGePrior`.
     standardise : bool
-        Whether BGe sees columns divided by their standard deviations, around their means. Effects are told in the
-        columns' own units either way.
+        Standardise columns to mean 0 and standard deviation 1 for BGe. Effects are in the columns'
+        own units in both cases.
     ess : float
         Equivalent sample size of BDeu.
     n_bins : int
         Most intervals of a numeric column that is cut.
     max_states : int
-        A numeric column of at most so many different numbers, all whole, has states: it is nominal, unless the score is BGe.
+        A numeric column of at most this many different numbers, all whole, has states: it is nominal, unless the
+        score is BGe.
     max_values : int
         Values that a nominal column keeps; rarer ones share one code.
     screen_for : tuple of str
         Columns to keep of a table of more than 64, beside those with most information about any of them.
     keep_rows : bool
-        Whether the model keeps the distinct rows of nominal columns (up to 16 MiB), so that `score` can count any family.
+        Keep the distinct rows of nominal columns in the model (up to 16 MiB), so that `score` can count any family.
     sets : int
         Most sets in the lattice of "blocks".
     draws : int
-        Independent draws of a Markov chain by which the coverage of "blocks" is estimated.
+        Number of independent draws of a Markov chain to estimate the coverage of "blocks".
     seed : int
         Start of the random numbers; the same seed gives the same model.
     """

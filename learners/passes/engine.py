@@ -41,13 +41,13 @@ class Progress:
     pass_number : int
         From 1; work between passes keeps the number of the pass before.
     n_passes : int or None
-        How many there will be, where that is known.
+        Total number, if known.
     rows_done, rows_total : int
         Rows of this pass; or of a computation between passes, whatever its `unit` is.
     seconds : float
         Since this pass began.
     note : str
-        How a computation goes, in words, where there is more to say than how far it is.
+        State of a computation as text, if there is more to report than its progress.
     unit : str
         What `rows_done` counts: rows, trees, rounds; empty where only the share means something.
     """
@@ -170,7 +170,7 @@ def collect(
         Called with a `Progress` about ten times a second; raising in it stops all threads between two chunks, and the
         exception comes out here.
     checkpoint : Checkpoint, optional
-        What is saved there, every so often, is a statistic of whole fragments; a later run goes on from it.
+        Stores, at intervals, a statistic of whole fragments; a later run resumes from it.
 
     Raises
     ------
@@ -305,7 +305,7 @@ def _learnable(source: Source, fragment: Fragment) -> Iterator[tuple[pa.RecordBa
 def _add(
     statistic: Statistic, encoder: Encoder | None, batch: pa.RecordBatch, weights: Integers | None, where: str
 ) -> None:
-    """Add the rows of a batch, each as often as its weight says."""
+    """Add the rows of a batch, each as often as its weight."""
     try:
         rows = batch if encoder is None else encoder.training_chunk(batch, where)
         if weights is None:

@@ -119,9 +119,9 @@ def drive(
     store : Store, optional
         For a single source, as in `Part`.
     checkpoints : Checkpoints, optional
-        Where a pass leaves what it has so far, so that a run that is killed goes on from there.
+        Storage for the intermediate state of passes, from which a killed run resumes.
     accounts : list, optional
-        Gets an `Account` of what was read and what was reused for each statistic.
+        Receives, for each statistic, an `Account` of the rows read and reused.
     cluster : Cluster, optional
         Whose workers make the passes; the model is the same. Checkpoints within passes are Dask's business then.
 

@@ -370,7 +370,7 @@ class Plan:
 def best_reuse_plan(supply: Supply, entries: Sequence[Entry], *, can_subtract: bool) -> Plan:
     """Return the plan that reads the fewest rows.
 
-    `entries`: those that can be read as what is wanted.
+    `entries`: those that can be converted to the requested one.
     `can_subtract`: whether the statistic can.
     """
     files = supply.files

@@ -32,8 +32,8 @@ class NoGraph(LearnerError, ValueError):
 class GraphEdge:
     """An edge between columns.
 
-    Its weight is what the parent tells of the child, in nats, given the class and the parents before it; of a posterior
-    over structures it is the probability of the edge.
+    Its weight is the information of the parent about the child, in nats, given the class and the earlier parents; of
+    a posterior over structures it is the probability of the edge.
     """
 
     source: str

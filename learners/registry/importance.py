@@ -21,7 +21,7 @@ def column_importances(model: Model, names: Sequence[str]) -> Floats:
 
     `model`: a classifier.
     `names`: the columns asked about.
-    Returns (len(names),) float64: they sum to 1; all 0 where nothing tells anything.
+    Returns (len(names),) float64: they sum to 1; all 0 if no column has information.
     Raises NoImportances if the model has no classes, or is of another kind.
 
     References

@@ -81,7 +81,7 @@ class NoSQL(LearnerError, ValueError):
 
 
 class Cannot:
-    """A capability that a kind of model lacks; a call raises the sentence that says so."""
+    """A capability that a kind of model lacks; a call raises an error with that sentence."""
 
     def __init__(self, refusal: Callable[[str], LearnerError]) -> None:
         self.refusal = refusal
@@ -120,8 +120,8 @@ def answer_without_evidence(model: Model) -> Sequence[float]:
 class Kind:
     """A class of models and its capabilities, each a function of a model.
 
-    A kind lacks the capabilities that it does not fill in: `can` is False, `cannot` is the sentence that says so, and a call raises
-    it. Answers from a model's own arrays are methods of its class, see `learners.models.model.Model`.
+    A kind lacks the capabilities that it does not fill in: `can` is False, `cannot` is the error message, and a call
+    raises it. Answers from a model's own arrays are methods of its class, see `learners.models.model.Model`.
     """
 
     model: type[Model]
@@ -176,5 +176,5 @@ class Kind:
         return not isinstance(getattr(self, capability), Cannot)
 
     def cannot(self, capability: str) -> str:
-        """Return the sentence that says why the kind lacks a capability."""
+        """Return the sentence that explains why the kind lacks a capability."""
         return str(getattr(self, capability).refusal(self.name))

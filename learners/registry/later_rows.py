@@ -75,7 +75,9 @@ Choice = Mapping[str, TimePart | None]
 
 
 class FewerSummaries(ColumnSummaries):
-    """Summaries of the same rows whose schema leaves out more columns, and takes others by a part."""
+    """Summaries of the same rows whose schema leaves out further columns, and reduces others to a part of their
+    times.
+    """
 
     gone: Sequence[str] = ()
 
@@ -199,8 +201,9 @@ def _with_parts(schema: Schema, times: Sequence[str]) -> Schema:
 def choice_by_later_rows(timed: Timed, threads: int, advance: Advance) -> dict[str, TimePart | None]:
     """Choose how columns enter: as cheap networks of older rows predict later rows best, in successive windows.
 
-    First all columns that only go on are left out. Then each comes back as it is or by one of its parts, if that lowers the
-    loss enough. Returns the columns that do not enter as they are; empty if that is no better than all columns as they are.
+    It first leaves out all growing columns. It then restores each one, unchanged or as one of its parts, if that
+    lowers the loss enough. Returns the columns that do not enter as they are; empty if that is not better than all
+    columns unchanged.
     """
     new = columns_that_go_on(timed)
     if not new:

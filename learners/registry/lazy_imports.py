@@ -1,8 +1,8 @@
 """Tables and functions whose modules are imported when they are first used.
 
-A core and its wings: circuits and posteriors over structures are entries of the tables of learners and of kinds, and cost nothing
-until somebody looks one up. Entry points would do the same between distributions; within one they are read from its
-metadata, which a zip or a source tree on the path has not, and which an editable install does not renew.
+A core and its wings: circuits and posteriors over structures are entries of the tables of learners and of kinds, and
+cost nothing until they are looked up. Entry points would do the same between distributions; within one they are read
+from its metadata, which a zip or a source tree on the path has not, and which an editable install does not renew.
 """
 
 from __future__ import annotations

@@ -128,10 +128,11 @@ def learner(
     schema : Schema or Kept, optional
         A schema skips the schema pass; one that is `Kept` lets it find the domains only.
     overrides : mapping, optional
-        Column name to what the user says of it (`ColumnOverride.of`).
+        Column name to its settings (`ColumnOverride.of`).
     holdout_by : "auto", "time", "order" or "random"
-        Which rows stand for those to come, when a classifier decides whether columns that only go on are learned from: later
-        ones, where a column has times ("auto") or must have ("time"); those that come last; or any, so that all columns are.
+        Rows that stand in for future data when a classifier decides whether to learn growing columns: later ones,
+        where a column has times ("auto") or must have ("time"); those that come last; or any, so that all columns
+        are.
 
     Raises
     ------

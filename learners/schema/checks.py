@@ -32,7 +32,7 @@ def check_schema(schema: Schema) -> None:
     if not _are(str, [text for entry in schema.left_out for text in (entry.name, entry.reason)]):
         raise SchemaError("Columns left out of the schema lack names or reasons.")
     if not _are(bool, [entry.goes_on for entry in schema.left_out]):
-        raise SchemaError("Columns left out of the schema go on or not: true or false.")
+        raise SchemaError("The flag of growing columns that the schema leaves out must be true or false.")
     if len(set(schema.columns)) < len(schema.columns):
         raise SchemaError("Two columns of the schema have the same name.")
     if not 1 <= len(schema.classes) <= MAX_CLASSES or not _are(str, schema.classes):

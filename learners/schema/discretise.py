@@ -57,10 +57,10 @@ def max_histogram_bins(n_classes: int) -> int:
 class Histogram:
     """Class counts of the values of a numeric column, exact up to `max_histogram_bins` distinct values, coarser beyond.
 
-    A bin holds the keys that agree in all but the lowest `level` bits. The level is the least that leaves at most
-    `max_histogram_bins` bins; as coarser bins are unions of finer ones, it depends only on the values and the
-    number of classes, not on their order or partition. So, unlike a randomized quantile sketch, histograms merge
-    bit for bit (docs/decisions/numeric-histograms.md).
+    A bin holds the keys that agree in all but the lowest `level` bits. The level is the smallest that leaves at most
+    `max_histogram_bins` bins; as coarser bins are unions of finer ones, it depends only on the values and the number
+    of classes, not on their order or partition. So, unlike a randomized quantile sketch, histograms merge bit for bit
+    (docs/decisions/numeric-histograms.md).
     """
 
     keys: Integers  # (n_bins,) int64, ascending

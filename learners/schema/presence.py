@@ -1,4 +1,4 @@
-"""The one place that knows the codes of what is not there: null, absent, unseen, and other.
+"""The only module that defines the codes of missing values: null, absent, unseen, and other.
 
 The codes of an attribute are, in this order:
 
@@ -33,7 +33,7 @@ class CodeLayout(ABC):
 
     @property
     def first_code(self) -> int:
-        """Code of the first value or interval; the number of codes that stand for null, 0 or 1."""
+        """Code of the first value or interval; the number of codes for null, 0 or 1."""
         return int(self.has_missing)
 
     @property

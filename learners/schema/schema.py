@@ -89,7 +89,7 @@ class Attribute(CodeLayout):
 
     @property
     def cycle(self) -> Cycle | None:
-        """The time that comes again, whose phases the cut points divide."""
+        """The recurring time whose phases the cut points divide."""
         return CYCLES.get(self.part) if self.part else None
 
     @property
@@ -206,11 +206,11 @@ class Schema:
     left_out : tuple of LeftOut
         Columns of the data that are not used.
     dialect : Dialect or None
-        How files of CSV are written, as far as training was told; no part of what the codes mean.
+        Dialect of CSV files, as far as training knows it; no part of what the codes mean.
     null_class : str, int or None
         What rows without a class were in training: "drop" leaves them out, anything else is their class.
     class_reading : Reading or None
-        How the classes are written in files of text, as far as training knew.
+        Options for reading classes in text files, as far as training knew them.
     """
 
     attributes: tuple[Attribute, ...]
@@ -349,7 +349,7 @@ class Kept:
     ----------
     schema : Schema
     cuts : "kept", "fresh" or "auto"
-        Whether its attributes and cut points are kept, or those that training from scratch would choose are taken. "auto" keeps
+        Keep its attributes and cut points, or use those of training from scratch. "auto" keeps
         them until that costs too much (`learners.passes.refreshed_schema`).
     """
 

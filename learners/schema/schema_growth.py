@@ -31,7 +31,7 @@ def schema_code_maps(old: Schema, new: Schema) -> CodeMaps | None:
 
 
 def partial_code_maps(old: Schema, new: Schema) -> CodeMaps | None:
-    """Return the maps of `schema_code_maps` for some attributes only; the others may be `unknown`.
+    """Return the maps of `schema_code_maps` for the given attributes only; the others may be `unknown`.
 
     Returns None if the attributes differ.
     """

@@ -354,7 +354,7 @@ def schema_loss_warnings(schema: Schema, costs: Mapping[str, FoldingCost] = NO_C
     """Return one warning for each column that is unused, or not used with all its values.
 
     `schema`: as it was inferred from a table.
-    `costs`: of folding, by the name of the column, as far as they are known.
+    `costs`: known costs of folding, by the name of the column.
     """
     lost = [
         f"Column {entry.name!r} is left out: {entry.reason}."

@@ -221,7 +221,7 @@ def show_distribution_answer(answer: JSONObject, schema: "Schema") -> None:
         print_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
     for name, interval in answer.get("stands_for", {}).items():
         words = " or ".join(map(interval_words, interval.split(" or ")))
-        out.print(f"{name}: the evidence stands for its interval, {words}", markup=False, highlight=False)
+        out.print(f"{name}: the evidence is read as its interval, {words}", markup=False, highlight=False)
     has_evidence = answer.get("log_evidence") is None or abs(answer["log_evidence"]) >= ROUNDING
     _show_numbers(answer, {name: words for name, words in BESIDES.items() if has_evidence or name != "log_evidence"})
     if "of" in answer:  # which circuit of a posterior over circuits has answered

@@ -41,7 +41,7 @@ def create_key_command(
     out.print(token, highlight=False, soft_wrap=True)
     if not settings.needs_keys:
         err.print(
-            f"A server on {settings.host}, which only this machine reaches, asks for no key. FEWPASS_REQUIRE_KEYS=true makes it ask.",
+            f"A server on {settings.host}, which only this machine reaches, does not require keys. FEWPASS_REQUIRE_KEYS=true requires them.",
             highlight=False,
         )
 

@@ -267,7 +267,7 @@ def forget_command(
     held = f"{count_with_noun(done['n_rows'], 'row')} in {count_with_noun(len(done['files']), 'file')}"
     found = f"{held} where {escape_rich_markup(condition)}"
     if not (done["n_rows"] or done.get("versions") or done.get("holding")):
-        kept = "" if dry_run else " Files that come later follow the rule."
+        kept = "" if dry_run else " The rule also applies to later files."
         out.print(
             f"No row matches {escape_rich_markup(condition)}: no model {'would change' if dry_run else 'changed'}.{kept}",
             highlight=False,
@@ -319,7 +319,7 @@ def forget_command(
 
 
 def _aliases_that_stay(workspace: Workspace, forgotten: JSONObject) -> list[str]:
-    """Name the aliases that go on serving a version that knows the forgotten rows.
+    """Name the aliases that still serve a version with the forgotten rows.
 
     An alias of the newest version follows to the version that is trained without them.
     """

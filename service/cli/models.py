@@ -157,7 +157,7 @@ def tag_model_command(
 def show_lineage_command(
     reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False
 ) -> None:
-    """Show where a version comes from: files, job, request and library versions."""
+    """Show the lineage of a version: files, job, request and library versions."""
     with open_existing_workspace(workspace) as here:
         lineage = product.version_lineage(here, reference)
     print_json_and_exit(lineage, json_output)

@@ -30,8 +30,8 @@ Marks = dict[str, str]
 
 
 class Live:
-    """Watches for changes while somebody listens; an idle server polls nothing. `is_over` returns True when the server
-    stops.
+    """Watches for changes while there are listeners; an idle server polls nothing. `is_over` returns True when the
+    server stops.
     """
 
     def __init__(self, workspace: Workspace, is_over: Callable[[], bool]) -> None:
@@ -92,8 +92,8 @@ class Live:
 
 
 def workspace_change_mark(workspace: Workspace) -> object:
-    """Return a value that changes when the control database or the monitoring records are written; None if only a query
-    can tell.
+    """Return a value that changes when the control database or the monitoring records are written; None if only a
+    query can determine it.
     """
     try:
         control = workspace.control.written_mark()

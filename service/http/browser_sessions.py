@@ -71,7 +71,9 @@ def check_session_csrf(method: str, headers: Headers) -> None:
     site = headers.get(b"sec-fetch-site")
     is_ours = site == b"same-origin" or (site == b"none" and method in SAFE)
     if not is_ours:
-        raise Forbidden("A session counts for requests of this server's own pages only. Programs send an API key.")
+        raise Forbidden(
+            "A session is valid only for requests from this server's own pages. Programs must send an API key."
+        )
     if method not in SAFE and HEADER not in headers:
         raise Forbidden(f"A page that changes something sends the header {HEADER.decode()}; this request lacks it.")
 

@@ -91,7 +91,7 @@ class Server(uvicorn.Server):
 
 
 def accept_waiting_connections(listening: socket) -> Iterator[socket]:
-    """Yield the connections that the kernel has established and nobody has accepted."""
+    """Yield the connections that the kernel has established but no process has accepted."""
     listening.setblocking(False)
     while True:
         try:

@@ -53,7 +53,7 @@ def _of_database(request: Request, error: Any) -> JSONResponse:
 
 
 def _gone(request: Request, error: Exception) -> JSONResponse:
-    """Log a client that disconnected while sending its body; nobody reads the answer."""
+    """Log a client that disconnected while sending its body; no client reads the answer."""
     structlog.get_logger("serve").info("the client went away", path=request.url.path)
     del error
     return _response(problems.problem_from_http_status(400, "The body ended before it was complete."), request)
@@ -70,7 +70,7 @@ async def _http_error(request: Request, error: Any) -> Response:
     if error.status_code == 404:  # of the routing; a thing that is missing has an error of its own
         detail = unknown_path_message(request.app.openapi(), path)
         if path.startswith("/console/") and not wants_json(request):
-            detail = f"There is no page {path}. The menu shows which there are."
+            detail = f"There is no page {path}. The menu lists all pages."
             return page_response(
                 request, "problem.html", {"problem": problems.problem_from_http_status(404, detail)}, 404
             )

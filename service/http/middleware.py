@@ -114,8 +114,8 @@ class Spans:
 class Telemetry:
     """ASGI middleware: gives each request an id, counts and times it, and logs it unless it is a quick prediction.
 
-    Predictions that take longer than `slow_request_s` are logged one by one. Without spans, a trace that a client names is
-    told in logs and to webhooks alone.
+    Predictions that take longer than `slow_request_s` are logged one by one. Without spans, the trace of a client
+    appears only in logs and webhooks.
     """
 
     def __init__(self, app: ASGIApp, slow_request_s: float, spans: Spans | None = None) -> None:

@@ -25,23 +25,23 @@ SECURITY_SCHEMES = {
         "type": "apiKey",
         "in": "header",
         "name": "X-API-Key",
-        "description": "The same in a header of its own.",
+        "description": "The same API key in a separate header.",
     },
 }
 # What a status means; docs/reference/service.md says more.
 MEANINGS = {
-    400: "The body is not what its content type says.",
+    400: "The body does not match its content type.",
     401: "An API key is needed, or it is not valid.",
-    403: "The key's role does not suffice, or a data set lies outside the data roots.",
-    404: "There is no such thing.",
-    409: "The request contradicts the present state; nothing changed.",
-    412: "The state is not the one that If-Match or If-None-Match names; nothing changed.",
-    413: "The body or the batch is beyond the limits.",
-    415: "A content type that is not read here.",
-    422: "A readable request that cannot be meant.",
-    429: "The key makes more requests than it may; Retry-After and RateLimit say when to try again.",
-    500: "Our fault, or a damaged file; the log has the request id.",
-    503: "Starting, stopping, too slow, or the control database does not answer.",
+    403: "The key's role does not allow the call, or a data set is outside the data roots.",
+    404: "The object does not exist.",
+    409: "The request conflicts with the current state; nothing changed.",
+    412: "The state does not match If-Match or If-None-Match; nothing changed.",
+    413: "The body or the batch exceeds a limit.",
+    415: "The content type is not supported.",
+    422: "The request is readable but invalid.",
+    429: "The key exceeds its request rate; Retry-After and RateLimit say when to retry.",
+    500: "An internal error, or a damaged file; the log has the request id.",
+    503: "The server is starting, stopping or too slow, or the control database is unreachable.",
     507: "The workspace cannot be written.",
 }
 
@@ -187,20 +187,20 @@ def _parameter(name: str, place: str, schema: JSONObject, **more: Any) -> JSONOb
 TEXT, FLAG = {"type": "string"}, {"type": "boolean", "default": False}
 NAME = _parameter("name", "path", TEXT, required=True, example="income@champion")
 VERSION = _parameter("version", "path", TEXT, required=True, example="3")
-OVERLOOK = "Overlook columns that the model does not know, instead of refusing them."
+OVERLOOK = "Ignore columns that the model does not know, instead of returning an error."
 IGNORE_UNKNOWN = _parameter("ignore_unknown", "query", FLAG, description=OVERLOOK)
 IN_BETWEEN = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 WITH_INTERVALS = (
     "Add bounds for the sampling error of the training rows at this level, given structure, weights and trees; "
-    "on known networks bounds at 0.9 held the true probability of 3 to 89 % of whole rows. For estimators hdp and hdp-map, and circuits that were sampled."
+    "on known networks bounds at 0.9 contained the true probability for 3 to 89 % of complete rows. For estimators hdp and hdp-map, and sampled circuits."
 )
 INTERVAL = _parameter("interval", "query", IN_BETWEEN, description=WITH_INTERVALS, example=0.9)
 SOME = {"type": "integer", "minimum": 1, "maximum": MAX_CLASSES}
-MOST_PROBABLE = "Answer with the most probable classes of each row, so many, instead of all."
+MOST_PROBABLE = "Return only this number of most probable classes for each row."
 TOP_K = _parameter("top_k", "query", SOME, description=MOST_PROBABLE, example=3)
-WITH_ID = "Answer with an id for each prediction, under which its label can be sent later."
+WITH_ID = "Return an id for each prediction, to send its label later."
 ID = _parameter("id", "query", FLAG, description=WITH_ID)
-OWN_KEY = "Your own key of the prediction, for its label; with n rows they are key/0 to key/n-1. Only a hash is kept."
+OWN_KEY = "Your own key of the prediction, for its label; n rows get the keys key/0 to key/n-1. Only a hash is stored."
 KEY = _parameter("X-Prediction-Key", "header", TEXT | {"maxLength": 256}, description=OWN_KEY)
 ROW_EXAMPLES = {"records": {"value": RECORDS_EXAMPLE}, "columns": {"value": COLUMNS_EXAMPLE}}
 INFER_EXAMPLE = {"inputs": [{"name": "humidity", "shape": [2], "datatype": "FP64", "data": [71.5, None]}]}
@@ -217,8 +217,8 @@ def _add_plain(schema: JSONObject) -> None:
     references, components = msgspec.json.schema_components(shapes, ref_template="#/components/schemas/{name}")
     rows, scores, reasons, tensors, outputs, frames, predictions, *of_densities = references
     schema["components"]["schemas"] |= components
-    text = "`name`, `name@3` or `name@champion`. A column may be absent and a value null: the answer is then what the "
-    text += "model says without knowing it."
+    text = "`name`, `name@3` or `name@champion`. Columns may be absent and values null; the model "
+    text += "then answers from the known columns."
     rows_in = {JSON: {"schema": rows, "examples": ROW_EXAMPLES}, **ARROW_CONTENT}
     scores_out = {JSON: {"schema": scores, "example": ANSWER_EXAMPLE}, **ARROW_CONTENT}
     binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
@@ -228,7 +228,7 @@ def _add_plain(schema: JSONObject) -> None:
     paths[predict.PATH] = _post(
         "predict",
         "Classify rows",
-        f"{text} Arrow in gives Arrow out unless Accept says otherwise.",
+        f"{text} Arrow input gives Arrow output, unless Accept requests another type.",
         [NAME, IGNORE_UNKNOWN, INTERVAL, TOP_K, ID, KEY],
         rows_in,
         scores_out,
@@ -236,15 +236,15 @@ def _add_plain(schema: JSONObject) -> None:
     paths[explain.PATH] = _post(
         "explain",
         "Explain predictions",
-        "The log odds of each row's class against the next probable one, attribute by attribute; they add up.",
+        "Return the log odds of each row's class against the second most probable one, decomposed by attribute.",
         [NAME, IGNORE_UNKNOWN],
         rows_in,
         {JSON: {"schema": reasons}},
     )
     scored, logs, incomplete, completed = of_densities
-    words = "score", "Score rows by their log likelihood", "What a row misses is summed out."
+    words = "score", "Score rows by their log likelihood", "Missing cells are summed out."
     paths[score_impute.SCORE_PATH] = _post(*words, [NAME], {JSON: {"schema": scored}}, {JSON: {"schema": logs}})
-    words = "impute", "Fill missing cells", "Those that are null or absent: by modes, by means, or by draws."
+    words = "impute", "Fill missing cells", "Fill null and absent cells with modes, means or draws."
     paths[score_impute.IMPUTE_PATH] = _post(
         *words, [NAME], {JSON: {"schema": incomplete}}, {JSON: {"schema": completed}}
     )

@@ -14,8 +14,8 @@ KEYS = "/v1/keys"  # also what a later release puts below
 class Routes:
     """A set of routes such as "POST /v1/models/{name}/predict", matched with the routing's own expressions.
 
-    A name in a path may be any text, so neither the end of a path nor a part of it tells a route: a schedule may be called
-    "predict", and to the routing a path may end with a line break.
+    A name in a path may be any text, so neither the end of a path nor a part of it identifies a route: a schedule may
+    be called "predict", and to the routing a path may end with a line break.
     """
 
     def __init__(self, *routes: str) -> None:

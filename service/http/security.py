@@ -1,11 +1,11 @@
 """Access control: API keys with roles, checked in memory by pure ASGI middleware so that predictions cost nothing
 extra.
 
-Keys are needed wherever others than this machine can reach the server. On loopback they are optional: whoever sends
-none may do everything there, unless the request comes from a web page of somebody else.
+Keys are needed wherever others than this machine can reach the server. On loopback they are optional: a request
+without one may do everything there, unless it comes from a foreign web page.
 
-Without keys, whoever reaches the server may do everything. A page of somebody else must then not use the browser of a user
-who can: neither by sending requests (cross-site request forgery), nor by giving this machine a name of its own (DNS
+Without keys, every client that reaches the server may do everything. A foreign page must then not use the browser of
+a user who can: neither by sending requests (cross-site request forgery), nor by giving this machine a name (DNS
 rebinding).
 
 References
@@ -144,7 +144,8 @@ class Guard:
         """Check that this request may proceed; raises if it may not.
 
         Raises KeyNeeded or InvalidKey (401) if there is no key, or none that is valid; Forbidden (403) if the key's role does
-        not suffice, or a web page of somebody else asks; TooManyRequests (429) if the key has made more requests than it may.
+        not suffice, or a foreign web page sends the request; TooManyRequests (429) if the key has made more requests
+        than it may.
         """
         headers = scope["fewpass.headers"]
         known = self._verified.get(headers.get(b"authorization"))
@@ -377,7 +378,7 @@ MAX_KEYS = 10_000
 class RequestRates:
     """Request rate of each key by the generic cell rate algorithm, which stores a single time per key.
 
-    `per_s` requests a second of one key are taken; as many may come at once, and one at least.
+    `per_s` requests per second of one key are allowed; as many may come at once, and one at least.
 
     References
     ----------

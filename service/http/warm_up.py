@@ -68,7 +68,8 @@ def compile_learner_kernels(name: str, parameters: JSONObject) -> None:
 def warm_up_kernels() -> float:
     """Compile or load the kernels; return the seconds it took.
 
-    Once for a process and those that are forked from it. Where kernels must be compiled, a process for each other core helps.
+    Runs once for a process and all processes forked from it. Where kernels must be compiled, a process for each other
+    core helps.
     """
     started = time.perf_counter()
     with _helpers():

@@ -63,7 +63,7 @@ def run_worker_loop(
 ) -> None:
     """Run jobs until SIGTERM or SIGINT, or until the parent process or the workspace is gone.
 
-    A stopped worker leaves its running jobs as they are: any other worker takes them over, or the next that starts.
+    A stopped worker does not change its running jobs: any other worker takes them over, or the next that starts.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def _start_over(error: LeaseLost) -> NoReturn:
 
 
 def _end_without(workspace: Witness) -> None:
-    """End the process if its database was removed: jobs written there reach nobody."""
+    """End the process if its database was removed: jobs written there are lost."""
     try:
         workspace.check()
     except Unwritable as error:

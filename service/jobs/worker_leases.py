@@ -164,8 +164,9 @@ class LeaseKeeper:
 class Crew:
     """The workers of a workspace as seen by another process, and the number of queued jobs.
 
-    Gone are those whose slot is free, or that were silent for longer than their lease by the clock; `stranded` jobs are said
-    to run, but their worker is gone. `silent` jobs have a worker, and have recorded nothing for longer than a lease.
+    Gone are those whose slot is free, or that were silent for longer than their lease by the clock; `stranded` jobs
+    are recorded as running, but their worker is gone. `silent` jobs have a worker, and have recorded nothing for
+    longer than a lease.
     """
 
     alive: tuple[Lease, ...]
@@ -176,17 +177,19 @@ class Crew:
 
     @property
     def problem(self) -> tuple[str, str] | None:
-        """Problem of the workers, such as jobs that nobody runs or that record no progress, and its remedy; None without one."""
+        """Problem of the workers, such as jobs that no worker runs or that record no progress, and its remedy; None
+        without one.
+        """
         stranded, silent = self.stranded, self.silent
         if self.alive and stranded:
             return (
                 f"{count_with_noun(len(stranded), 'job')} lost the worker, such as {stranded[0]}.",
-                "Wait: a living worker takes over within the lease (FEWPASS_LEASE_S).",
+                "Wait: a live worker takes over within the lease (FEWPASS_LEASE_S).",
             )
         if self.alive and silent:
             return (
                 f"{count_with_noun(len(silent), 'job')} recorded nothing for longer than a lease, such as {silent[0]}.",
-                "Free the disk of the workspace if it is full: jobs then go on, or fail with a reason. See the log of the worker.",
+                "Free the disk of the workspace if it is full: jobs then continue, or fail with a reason. See the log of the worker.",
             )
         if self.alive or not (stranded or self.n_waiting):
             return None

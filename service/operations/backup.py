@@ -1,7 +1,7 @@
 """Backup and restore of a workspace: a snapshot of the control database, then the files that it names.
 
-The order makes a copy whole while servers and jobs go on: a file is published before its row and removed after it, so
-whatever the copied database names was there when it was copied.
+The order makes a copy complete while servers and jobs run: a file is published before its row and removed after it,
+so every file that the copied database names existed when it was copied.
 """
 
 import shutil

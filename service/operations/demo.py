@@ -101,7 +101,7 @@ def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
 class Cost(NamedTuple):
     """Cost of a training since the start of its process: wall and CPU seconds, and peak resident memory.
 
-    `loaded_bytes` of the peak were there before the first row: Python and libraries.
+    `loaded_bytes` is the part of the peak used before the first row, by Python and libraries.
     """
 
     wall_s: float

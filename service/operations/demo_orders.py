@@ -1,6 +1,6 @@
 """Simulated orders of a shop for the demo: 14 dependent columns, one of which is whether the parcel was late.
 
-The share of late parcels is known exactly for every row, so the demo can tell the least log loss that any model could have.
+The share of late parcels is known exactly for every row, so the demo knows the lowest possible log loss of any model.
 """
 
 from __future__ import annotations

@@ -83,7 +83,10 @@ def run_doctor_checks(settings: Settings, *, is_repairing: bool = False) -> list
 def _folder(root: Path) -> Iterator[Finding]:
     if not root.is_dir():
         yield Finding(
-            "workspace", "failed", f"The folder {root} does not exist.", "Name it with --workspace, or train there."
+            "workspace",
+            "failed",
+            f"The folder {root} does not exist.",
+            "Name another folder with --workspace, or train a model there.",
         )
         return
     probe = root / f".doctor-{os.getpid()}"

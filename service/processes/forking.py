@@ -43,8 +43,8 @@ def raise_malloc_thresholds() -> None:
     """Make glibc keep a few megabytes freed by requests instead of returning them after each; no effect with other C
     libraries.
 
-    A body of some hundred kilobytes would otherwise grow and trim the heap several times, and touch every page anew: four
-    fifths of the CPU time of receiving it.
+    A body of some hundred kilobytes would otherwise grow and trim the heap several times, and touch every page again:
+    four fifths of the CPU time of receiving it.
     """
     with contextlib.suppress(OSError, AttributeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt

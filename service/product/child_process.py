@@ -33,8 +33,8 @@ def run_in_child_process(
     """Run `call(workspace, *arguments)` in a child process that has opened the same workspace, and return its result.
 
     All of it is picklable. A process that `is_trusted` may be used again; one that takes longer than `time_limit_s` is
-    ended: nobody waits for the answer any more. Raises InvalidRequest if it takes more memory than a job may that does not
-    say, or ends the process; TooSlow if it takes longer; else what the call raises.
+    ended: the client no longer waits for the answer. Raises InvalidRequest if it takes more memory than a job may
+    that does not say, or ends the process; TooSlow if it takes longer; else what the call raises.
     """
     if children.is_child:
         return call(workspace, *arguments)

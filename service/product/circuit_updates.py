@@ -46,12 +46,12 @@ class Continuation:
 def update_continuation(
     workspace: Workspace, request: TrainRequest, rows: TrainingRows, how: str
 ) -> Continuation | Account | None:
-    """Return how an update continues from the newest version: an Account with the reason if it must start over; None if
-    there is no version to continue.
+    """Return how an update continues from the newest version: an Account with the reason if it must start over; None
+    without a version to continue.
 
-    It can go on if the version was learned by ADF, BMM or sampling with the same parameters, target, columns and choice of rows, and
-    every file that it has learned from is still there, and the circuit that it began with: a posterior over rows in their order cannot forget.
-    `how` is as `training_selection_sha256` says.
+    It can continue if the version was learned by ADF, BMM or sampling with the same parameters, target, columns and
+    choice of rows, and if every file that it learned and its initial circuit still exist: a posterior over rows in
+    their order cannot forget. `how` is the result of `training_selection_sha256`.
     """
     if not request.update or not learner_recipe(request.learner).goes_on or request.window is not None:
         return None
@@ -114,7 +114,7 @@ def training_selection_sha256(rows: TrainingRows, target: str | None, overrides:
     """Return the SHA-256 of the training selection (rows, target, overrides), stored in the model so that an update
     continues with the same.
 
-    Not in words, as those of forgotten rows may name somebody, and models are carried elsewhere.
+    It is a hash, because the conditions of forgotten rows may name a person, and models leave the workspace.
     """
     texts = sorted({condition.text for own in rows.learned.wanted.values() for condition in own})
     text = json.dumps([texts, target, overrides], sort_keys=True, default=str)

@@ -121,7 +121,7 @@ def check_output_free(output: Output, *, replace: bool) -> None:
 def output_draft(output: Output, *, replace: bool) -> Iterator[Path]:
     """Provide a private local path to write to; its content appears at the output in one piece on exit.
 
-    Raises InvalidRequest or SourceError as of `check_output_free`; or if the store refuses the file.
+    Raises InvalidRequest or SourceError like `check_output_free`; or if the store refuses the file.
     """
     place = output_destination(output)
     if isinstance(place, Path):

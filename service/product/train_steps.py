@@ -90,10 +90,10 @@ def train_steps(
 ) -> Steps:
     """Return the steps of a training job.
 
-    `learns_held_out`: learn the newest rows, too, once the model was measured on them. By default where the training is no update:
-    the next update measures on the rows that it keeps back, among which are some of these.
-    `by`: how rows are kept back, by default chosen now.
-    `evaluation_rows`: of about how many rows the measured ones are, by default those of the settings.
+    `learns_held_out`: learn the newest rows, too, once the model was measured on them. By default if the training is
+    not an update: the next update measures on the rows that it keeps back, among which are some of these. `by`: how
+    rows are kept back, by default chosen now. `evaluation_rows`: of about how many rows the measured ones are, by
+    default those of the settings.
     """
     steps: dict[str, Callable[..., JSONObject]] = {
         "learn": partial(learn_model, by=by),
@@ -217,7 +217,7 @@ def fit_training_rows(
     overrides: Overrides,
     kept: Kept | None,
 ) -> tuple[Any, list[Account]]:
-    """Fit the model, reusing stored statistics where possible; return it with an account of what was reused.
+    """Fit the model, reusing stored statistics where possible; return it with an account of the reused counts.
 
     `kept`: what an update keeps of the last training.
     The next update begins with its schema, unless that has learned rows which were kept back.
@@ -316,7 +316,7 @@ def evaluate_learned_model(
 def _learn_held_out(
     workspace: Workspace, run: Run, request: TrainRequest, source: Source, by: KeptBack, before: Model
 ) -> JSONObject:
-    """Learn all rows, those that the model `before` was measured on included; return what changes in the receipt."""
+    """Learn all rows, including those on which the model `before` was measured; return what changes in the receipt."""
     learned = run.receipts["learn"]
     ledger = statistics_ledger(workspace, request, run)
     path = workspace.layout.scratch_directory(run.job_id) / f"all-{COMPILED}"

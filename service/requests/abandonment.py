@@ -1,4 +1,4 @@
-"""Abandoned requests: threads check whether anybody still waits for the answer, and stop if nobody does."""
+"""Abandoned requests: threads check whether the client still waits for the answer, and stop if not."""
 
 from contextvars import ContextVar
 
@@ -21,7 +21,7 @@ ASKED: ContextVar[Asked | None] = ContextVar("asked", default=None)
 
 
 def check_still_asked() -> None:
-    """Raise Cancelled if nobody waits for the answer any more; does nothing outside of requests."""
+    """Raise Cancelled if the client no longer waits for the answer; does nothing outside of requests."""
     request = ASKED.get()
     if request is not None and request.is_abandoned:
-        raise Cancelled("Nobody waits for this answer any more.")
+        raise Cancelled("The client no longer waits for this answer.")

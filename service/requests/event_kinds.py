@@ -3,4 +3,4 @@
 from typing import Literal
 
 EventKind = Literal["alert", "version.published", "alias.moved", "promotion.decided", "rows.forgotten", "job.failed"]
-"""An alert, or an act in the audit log; `alert` stands for alerts that are fired or resolved."""
+"""An alert, or an action in the audit log; `alert` includes fired and resolved alerts."""

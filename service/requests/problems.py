@@ -87,7 +87,7 @@ class NotReady(ServiceError, RuntimeError):
 
 
 class JobFailed(ServiceError, RuntimeError):
-    """A job ended without a result; raised where somebody waits for it."""
+    """A job ended without a result; raised if a client waits for it."""
 
 
 class OutOfMemory(JobFailed):

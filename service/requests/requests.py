@@ -82,8 +82,8 @@ class LimitedRequest(Request):
     memory_limit: Bytes | None = Field(
         default=None,
         exclude_if=is_missing,
-        description="Memory that the job may use beyond that of an idle worker: an eighth for counts, which go to files "
-        "beyond that; a job that uses more is ended. FEWPASS_JOB_MEMORY unless given.",
+        description="Memory limit of the job beyond the memory of an idle worker; a job above it is ended. An eighth is for "
+        "counts; further ones go to files. Default: FEWPASS_JOB_MEMORY.",
         examples=["2GiB"],
     )
     time_limit_s: float | None = Field(
@@ -91,7 +91,7 @@ class LimitedRequest(Request):
         gt=0,
         le=1e9,
         exclude_if=is_missing,
-        description="Longest run, from the last start; FEWPASS_JOB_TIMEOUT_S unless given, and never more.",
+        description="Maximum run time since the last start; FEWPASS_JOB_TIMEOUT_S is the default and the upper bound.",
         examples=[3600],
     )
 
@@ -104,7 +104,7 @@ class DatasetRequest(Request):
     target: str | None = Field(default=None, description="The column to predict.", examples=["class"])
     columns: Columns = Field(
         default_factory=dict,
-        description="Corrections of the inferred schema, by column; under * how the files are written.",
+        description="Corrections of the inferred schema, by column; the key * sets options for reading the files.",
         examples=[{"age": {"kind": "numeric"}, "row_id": {"drop": True}}],
     )
 
@@ -114,9 +114,9 @@ class TrainRequest(LimitedRequest):
 
     kind: Literal["train"] = "train"
     dataset: str | None = Field(default=None, description="A registered data set.", examples=["income"])
-    uris: list[str] | None = Field(default=None, description="Or files, without registering them.")
-    target: str | None = Field(default=None, description="The column to predict; that of the data set unless given.")
-    columns: Columns = Field(default_factory=dict, description="As when registering a data set.")
+    uris: list[str] | None = Field(default=None, description="Or files that are not registered.")
+    target: str | None = Field(default=None, description="The column to predict; by default that of the data set.")
+    columns: Columns = Field(default_factory=dict, description="Corrections of the inferred schema, as for a data set.")
     learner: str = Field(
         default="auto", description="By default a corrected ensemble of networks.", examples=["auto", "kdb"]
     )
@@ -127,43 +127,44 @@ class TrainRequest(LimitedRequest):
     holdout: Fraction = Field(
         default=0.2, description="Share of the rows kept back to evaluate on; 0 evaluates nothing."
     )
-    seed: int = Field(default=0, ge=0, lt=2**32, description="Decides which rows are kept back.")
+    seed: int = Field(default=0, ge=0, lt=2**32, description="Seed of the choice of rows to keep back.")
     holdout_by: Literal["auto", "time", "order", "random"] = Field(
         default="auto",
         exclude_if=is_auto,
-        description="Which rows stand for those to come, to be kept back and to decide on columns that only go on: those of later "
-        "times, those that come last, or any. auto takes later times where a column has times and networks predict them worse.",
+        description="Rows that stand in for future data: they are kept back and decide whether growing columns are used. time: "
+        "the newest; order: the last; random: any; auto: the newest if a column has times and networks predict "
+        "them worse.",
     )
     update: bool = Field(
         default=False,
-        description="Reuse what was counted before, so that only new files are read; `cuts` says which cut points the model has.",
+        description="Reuse stored counts and read only new files; `cuts` selects the cut points.",
     )
     cuts: Literal["fresh", "kept", "auto"] = Field(
         default="auto",
         exclude_if=is_auto,
-        description="Attributes and cut points of an update: fresh are those of training from scratch, the columns whose cut "
-        "points moved being counted again in all rows; kept are those of the last training; auto keeps them until a column "
-        "loses more than 1 % of left-out log loss by it.",
+        description="Attributes and cut points of an update. fresh: those of training from scratch; columns with moved cut "
+        "points are counted again in all rows. kept: those of the last training. auto: kept until a column loses "
+        "more than 1 % of left-out log loss.",
     )
     window: Window | None = Field(
         default=None,
-        description="Learn from the newest rows only: 30d before the newest (w, d, h, m), or the last 12 files: 12f.",
+        description="Learn only from the newest rows: 30d for the 30 days before the newest row (w, d, h, m), or 12f for the last 12 files.",
         examples=["30d"],
     )
     timestamp: str | None = Field(
         default=None,
-        description="Column of times that the window, and holdout_by=time, are measured by; without it, when files changed.",
+        description="Column of times for the window and for holdout_by=time; by default the modification times of the files.",
     )
     at: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
         default=None,
         exclude_if=is_missing,
-        description="Version of a lake table, or a time: its last snapshot by then. By default the newest one.",
+        description="Version of a lake table, or a time that selects the last snapshot before it. By default the newest snapshot.",
     )
     verify: bool = Field(
         default=False,
         exclude_if=is_false,
-        description="Read all bytes of all Parquet files first: also a file that was rewritten with its size, time of change, "
-        "footer and sampled bytes as before is then another file.",
+        description="Read all bytes of all Parquet files first, to find every rewritten file, even one with the same size, "
+        "modification time, footer and sampled bytes.",
     )
     aliases: list[Alias] = Field(default_factory=list, description="Aliases to move to the new version.")
     tags: dict[str, str] = Field(default_factory=dict)
@@ -200,7 +201,9 @@ class EvaluateRequest(ScoringRequest):
     """Measure a model version on a data set that has the target column."""
 
     kind: Literal["evaluate"] = "evaluate"
-    columns: Columns = Field(default_factory=dict, exclude_if=is_empty, description="As when registering a data set.")
+    columns: Columns = Field(
+        default_factory=dict, exclude_if=is_empty, description="Corrections of the inferred schema, as for a data set."
+    )
 
 
 class SchemaRequest(LimitedRequest):
@@ -223,16 +226,16 @@ class ScoreRequest(ScoringRequest):
 
     kind: Literal["score"] = "score"
     keep: list[str] = Field(default_factory=list, description="Columns of the data to copy.")
-    average: Average | None = Field(default=None, description="Over the graphs of a posterior over structures.")
+    average: Average | None = Field(default=None, description="Average over the graphs of a posterior over structures.")
 
 
 class ImputeRequest(ScoringRequest):
     """Fill the missing cells of a data set."""
 
     kind: Literal["impute"] = "impute"
-    how: How = Field(default="mode", description="mode, mean (of numbers; else the mode) or draw.")
+    how: How = Field(default="mode", description="mode, mean (for numbers; otherwise the mode) or draw.")
     columns: list[str] = Field(default_factory=list, description="Columns to fill; by default all of the model.")
-    draws: int = Field(default=1, ge=1, le=1000, description="Completed rows for each row, of how=draw.")
+    draws: int = Field(default=1, ge=1, le=1000, description="Number of completed rows for each row, with how=draw.")
     seed: int = Field(default=0, ge=0, lt=2**63)
 
     @model_validator(mode="after")
@@ -251,36 +254,38 @@ class ForgetRequest(LimitedRequest):
 
     kind: Literal["forget"] = "forget"
     dataset: str | None = Field(default=None, description="A registered data set.", examples=["income"])
-    model: str | None = Field(default=None, description="Or a model that was trained on unregistered files.")
+    model: str | None = Field(default=None, description="Or a model trained on unregistered files.")
     where: OneCondition | Annotated[list[OneCondition], Field(min_length=1, max_length=MOST_CONDITIONS)] = Field(
-        description="Which rows, as an SQL condition; or a list of conditions, each a rule with a receipt of its own.",
+        description="SQL condition on the rows to forget, or a list of conditions; each becomes a rule with its own receipt.",
         examples=["user_id = 7"],
     )
     prediction_key: str | None = Field(
         default=None,
         max_length=1_000,
         exclude_if=is_missing,
-        description="The column of the keys with which rows were predicted (X-Prediction-Key): forget their predictions, too.",
+        description="Column with the prediction keys (X-Prediction-Key) of the rows, to forget their predictions, too.",
         examples=["order_id"],
     )
-    retrain: bool = Field(default=True, description="Train the models again, each as its newest version was.")
+    retrain: bool = Field(
+        default=True, description="Train the models again, with the settings of their newest versions."
+    )
     prove: bool = Field(
         default=True, description="Count once more from the remaining rows alone and compare the models bit for bit."
     )
     prove_later: bool = Field(
         default=False,
         exclude_if=is_false,
-        description="Leave the proof to a job of its own, which is queued when this one ends.",
+        description="Run the proof as a separate job, queued when this one ends.",
     )
     networks_first: bool = Field(
         default=False,
         exclude_if=is_false,
-        description="Where trees are learned again, publish the networks without the rows first: they answer until the trees are back.",
+        description="If trees must be trained again, first publish the networks without the rows, which answer until then.",
     )
     dry_run: bool = Field(
         default=False,
         exclude_if=is_false,
-        description="Only report how many rows of which files would be forgotten, and which models would be trained again.",
+        description="Only report how many rows of which files would be forgotten, and which models would be retrained.",
     )
 
     @model_validator(mode="after")
@@ -303,61 +308,66 @@ class PromotionRule(Request):
     or than `max_loss`.
     """
 
-    alias: Alias = Field(default="champion", description="The alias that is at stake.", examples=["champion"])
+    alias: Alias = Field(default="champion", description="The alias to move.", examples=["champion"])
     metric: Literal["log_loss", "rmse", "zero_one_loss"] = Field(
         default="log_loss",
-        description="Less is better. Models without a target have log_loss only: the mean negative log likelihood.",
+        description="Lower is better. Models without a target have only log_loss, the mean negative log likelihood.",
     )
     margin: float = Field(
         default=0.0,
         ge=-100,
         le=100,
-        description="How much better it must be; below 0: how much worse it may be.",
+        description="Required improvement; if negative, how much worse the new version may be.",
         examples=[0.001],
     )
     max_ece_increase: float | None = Field(
         default=0.02,
         ge=0,
         le=1,
-        description="Guardrail on the expected calibration error, of models with a target; null for none.",
+        description="Limit on the increase of the expected calibration error, for models with a target; null for none.",
     )
     beats_prior: bool = Field(
         default=True,
-        description="Floor: never promote a version, the first included, whose metric is worse than that of the class shares "
-        "alone, or of equal probabilities.",
+        description="Never promote a version, not even the first, with a metric worse than that of the class shares alone or "
+        "of equal probabilities.",
     )
     max_loss: float | None = Field(
         default=None,
         ge=-1e6,
         le=1e6,
-        description="Floor: never promote a version, the first included, whose metric is greater; null for none.",
+        description="Never promote a version, not even the first, with a metric greater than this; null for no limit.",
         examples=[0.6],
     )
     dataset: str | None = Field(
-        default=None, description="A registered data set to measure on, instead of the newest rows that were kept back."
+        default=None, description="A registered data set to measure on, instead of the newest rows kept back."
     )
-    newest_files: int = Field(default=1, ge=1, le=10_000, description="Number of files whose held-out rows count.")
+    newest_files: int = Field(
+        default=1, ge=1, le=10_000, description="Number of newest files whose rows kept back are used."
+    )
     min_rows: int = Field(
-        default=100, ge=1, description="Fewer rows decide nothing; older files are added until there are so many."
+        default=100,
+        ge=1,
+        description="Minimum number of rows for a decision; older files are added until it is reached.",
     )
 
 
 class RefreshRequest(LimitedRequest):
-    """Train a version, measure it and the champion on the newest rows, and move the alias if the rule says so."""
+    """Train a version, measure it and the champion on the newest rows, and move the alias if the rule allows it."""
 
     kind: Literal["refresh"] = "refresh"
     train: TrainRequest
     promotion: PromotionRule = PromotionRule()
     when: Literal["always", "drift"] = Field(
         default="always",
-        description="Train at any time, or only if what the champion serves has changed in the last day.",
+        description="Train always, or only if the rows that the champion served have changed in the last day.",
     )
     quarantine_points: float | None = Field(
         default=None,
         ge=0.1,
         le=100,
-        description="Train nothing, for a person to look, if in a file that the champion has not learned so many points more rows are "
-        "absent, missing, unseen or out of range than it learned, or columns are swapped or clipped; null to train all the same.",
+        description="Fail without training if, in a file that the champion has not learned, the share of absent, missing, "
+        "unseen or out-of-range values has grown by this many percentage points, or columns are swapped or "
+        "clipped. null: train in any case.",
         examples=[1.0],
     )
 
@@ -367,7 +377,7 @@ class RefreshRequest(LimitedRequest):
         if rule.alias in train.aliases:
             raise ValueError(f"the alias {rule.alias!r} is moved by the promotion rule: leave it out of 'aliases'")
         if not (train.keeps_back or rule.dataset or train.test_dataset or train.test_uris):
-            raise ValueError("nothing is left to compare on: give 'holdout', or 'dataset' in the promotion rule")
+            raise ValueError("there are no rows to compare on: set 'holdout', or 'dataset' in the promotion rule")
         return self
 
 
@@ -403,8 +413,8 @@ class ScheduleRequest(Request):
     timezone: str = Field(default="UTC", max_length=64, examples=["Europe/Berlin"])
     missed: Missed = Field(
         default="catch_up",
-        description="What becomes of times that passed while no worker ran or the previous run was still running: one run as "
-        "soon as possible, however many they were; or none.",
+        description="Handling of times missed because no worker ran or the previous run was still running. catch_up: one run "
+        "as soon as possible, however many were missed; skip: none.",
     )
     job: ScheduledRequest
 

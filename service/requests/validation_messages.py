@@ -1,4 +1,4 @@
-"""Validation errors of pydantic in plain words: what was given, and what is allowed."""
+"""Validation errors of pydantic in plain words: the value given, and the values allowed."""
 
 import inspect
 import re

@@ -74,7 +74,7 @@ def check_top_k(top_k: int | None, interval: float | None) -> None:
     if top_k is not None and top_k < 1:
         raise InvalidRequest(f"top_k={top_k}: ask for at least one class of each row.", parameter="top_k")
     if top_k is not None and interval is not None:
-        raise InvalidRequest("Intervals are of all classes: ask for them without top_k.", parameter="top_k")
+        raise InvalidRequest("Intervals cover all classes: request them without top_k.", parameter="top_k")
 
 
 def check_class_answer_size(n_rows: int, n_classes: int, top_k: int | None = None) -> None:

@@ -126,7 +126,7 @@ class Waiting(NamedTuple):
 class Watch:
     """Queue of one version's served rows, appended by threads and the event loop.
 
-    `part` tells apart the files of several watches of one version in one process. One record is added by
+    `part` distinguishes the files of several watches of one version in one process. One record is added by
     `append((next_id(), codes, probabilities, record, key))`, with codes as bytes or a list.
     """
 
@@ -190,7 +190,7 @@ class Watch:
 
     @contextmanager
     def rehearsing(self) -> Iterator[None]:
-        """Do not count what is answered within the block, which is not a request."""
+        """Do not count answers within the block, which are not requests."""
         self.is_rehearsing = True
         try:
             yield

@@ -51,7 +51,7 @@ BREATH_S = 0.0005
 class Observer:
     """Counts the answers of one serving process's models on a separate thread.
 
-    `choice_of` tells what is decided for a model, by its name; it is asked now and then.
+    `choice_of` returns the monitoring choice of a model by its name; it is asked now and then.
     """
 
     def __init__(

@@ -181,7 +181,7 @@ class Served:
         return nominal_value_codes(self.schema)
 
     def record_warnings(self, record: JSONMapping) -> list[str]:
-        """Return `unlike_training_warnings` of one row, at the cost of a few look-ups if there are none."""
+        """Return `unlike_training_warnings` of one row, at the cost of a few look-ups without warnings."""
         if not self.has_times and not has_unseen_value(record, self.value_codes):
             return []
         return self.unlike_training_warnings(RecordRows([record]))
@@ -248,8 +248,8 @@ class Predictor:
     """Mapped models of one serving process.
 
     `served(reference)` is a dict look-up on the event loop; `resolve` and `refresh` read the control database and are
-    called on threads. References to a `Served` stay good for as long as a request holds them. At most `max_mapped`
-    versions are kept mapped, of those that some reference means; the least recently resolved goes first.
+    called on threads. References to a `Served` stay good for as long as a request holds them. At most `max_mapped` of
+    the referenced versions are kept mapped; the least recently resolved goes first.
     """
 
     def __init__(self, control: Control, max_mapped: int = 256, observer: Observer | None = None) -> None:
@@ -285,9 +285,9 @@ class Predictor:
     def refresh(self) -> bool:
         """Apply registry changes: map the new versions of all known references, then swap them all at once.
 
-        A version that no reference means any more is forgotten, and with it the file that it maps, which may be deleted;
+        A version without references is dropped, together with its mapped file, which may be deleted;
         requests that hold it keep it until they end.
-        A damaged version costs the references that mean it, and no others; they are tried again each time. Returns whether
+        A damaged version disables only the references to it; they are tried again each time. Returns whether
         anything had changed.
         """
         fresh = control_generation(self.control)

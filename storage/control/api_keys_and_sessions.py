@@ -70,7 +70,7 @@ def create_api_key(
     """Create a key that expires at a timezone-aware time or never; return it with its token, which is not stored and
     cannot be shown again.
 
-    Raises InvalidName; Conflict if the name is taken, also by a revoked key: a name in a log means one key.
+    Raises InvalidName; Conflict if the name is taken, even by a revoked key: a name in a log identifies one key.
     """
     key = ApiKey(secrets.token_hex(6), checked_resource_name("key", name), Role(role), tables.utc_now(), expires_at)
     token = _PREFIX + secrets.token_urlsafe(32)

@@ -92,7 +92,7 @@ class AuditLine:
     subject : str
         The object, such as "sales@champion".
     detail : mapping
-        Further facts; never a value of somebody's row.
+        Further facts; never a value of a row.
     previous_sha256, sha256 : str
         Hashes of the line before and of this line with `previous_sha256`.
     """

@@ -115,8 +115,8 @@ class Control:
     def absolute(self, stored: str) -> Path:
         """Return the absolute path of a stored one.
 
-        Raises CorruptFile if it leads out of the workspace: somebody has changed the database, and what it names may be
-        removed.
+        Raises CorruptFile if it leads out of the workspace: the database was tampered with, and the files that it
+        names may be removed.
         """
         if self.root is None:
             return Path(stored)

@@ -35,7 +35,7 @@ class Lease:
 def take_lease(control: Control, worker: str, host: str, slot: int, lease_s: float) -> None:
     """Register a starting worker, and fence all later writes of this `control` by its lease.
 
-    It holds the lock of its slot, so whoever had a lease for the same slot on this machine is dead: that lease ends.
+    It holds the lock of its slot, so the former holder of the slot on this machine is dead: that lease ends.
     """
     values = {"id": worker, "host": host, "slot": slot, "beats": 0, "lease_s": lease_s, "renewed_at": tables.utc_now()}
     with control.writing() as connection:

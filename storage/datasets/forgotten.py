@@ -67,9 +67,9 @@ def forgotten_rule_sha256(where: str) -> str:
 class Forgotten:
     """Rules of one data set in one small file, replaced atomically; the first rule creates it.
 
-    Beside each rule stand the files that were searched and how many rows they had, so that no file is searched twice;
-    and the same by their footers, which tell a file again that was moved or copied. Raises CorruptFile if the file cannot
-    be read: learning without its rules would learn what was to be forgotten.
+    Each rule lists the searched files and their numbers of rows, so that no file is searched twice;
+    and the same by their footers, which identify a moved or copied file. Raises CorruptFile if the file cannot
+    be read: training without its rules would learn forgotten rows.
     """
 
     def __init__(self, path: Path) -> None:
@@ -125,7 +125,7 @@ class Forgotten:
         return dict(self._rules[where].get("footers", {})) if where in self._rules else {}
 
     def groups(self, where: str) -> dict[str, dict[int, int]]:
-        """Return how many rows of each row group the rule matches, by file, for the files of which that is known."""
+        """Return the number of matching rows in each row group, for files with known numbers."""
         stored = self._rules[where].get("groups", {}) if where in self._rules else {}
         rows = {} if where not in self._rules else self._rules[where]["rows"]
         known = {file: {int(group): n for group, n in own.items()} for file, own in stored.items()}

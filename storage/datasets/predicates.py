@@ -33,7 +33,7 @@ class RowPredicate:
 
     `text` is an SQL condition on columns: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, arithmetic, casts.
     `is_new` refuses also what may fail on values of later files: rules of earlier releases may hold that. `columns` are
-    those that it names. InvalidPredicate says what is not understood or not allowed.
+    those that it names. InvalidPredicate names the invalid or forbidden part.
     """
 
     def __init__(self, text: str, *, is_new: bool = False) -> None:
@@ -128,7 +128,7 @@ def _plain_constant(node: Any) -> int | str | None:
 
 
 def _duckdb_reason(error: duckdb.Error) -> str:
-    """Return what DuckDB says on one line, without the copy of the statement that it puts below."""
+    """Return the message of DuckDB on one line, without the copy of the statement that it puts below."""
     return " ".join(str(error).partition("\n\nLINE ")[0].split())[:300].rstrip(".")
 
 

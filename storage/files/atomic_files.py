@@ -173,8 +173,8 @@ def delete_abandoned_draft(folder: Path) -> bool:
 def visible_files_below(directory: Path) -> Iterator[Path]:
     """Yield the files below a directory by name, without drafts and other hidden files.
 
-    A folder that vanishes meanwhile is passed over, and so may a file have vanished when its path comes. Raises
-    Unwritable if a folder cannot be read: its files would be missing without a word.
+    Skips a folder that vanishes meanwhile; a yielded file may also have vanished. Raises Unwritable if a folder
+    cannot be read, since its files would be missing silently.
     """
 
     def refuse(error: OSError) -> None:
@@ -230,9 +230,9 @@ def write_file_atomically(path: Path | str, *, replace: bool = False, mode: int 
     """Write a file that others see completely or not at all; its folder is created if missing.
 
     Yields a temporary path on the same file system, to be written and closed by the caller; removed if the caller raises.
-    `mode` is that of the file; None follows the umask. `replace` says whether a file of that name may be replaced. Only for files that readers map: DuckDB, given a path that
-    it has open, silently goes on reading the file before. Raises Conflict if the name is taken and `replace` is false;
-    Unwritable if the disk refuses.
+    `mode` is that of the file; None follows the umask. `replace` allows an existing file of that name.
+    Only for files that readers map: DuckDB, given a path that it has open, silently continues to read the former
+    file. Raises Conflict if the name is taken and `replace` is false; Unwritable if the disk refuses.
     """
     path = Path(path)
     _check_free(path, replace)
@@ -309,7 +309,7 @@ def json_with_checksum(document: Mapping[str, object]) -> str:
 def parse_checked_json(path: Path, text: str | bytes) -> dict[str, object]:
     """Parse an object written by `json_with_checksum`; one without a checksum, from earlier releases, is not checked.
 
-    Raises CorruptFile if the sum is another one, ValueError or TypeError if the text is no JSON object.
+    Raises CorruptFile if the sum is another one, ValueError or TypeError if the text is not a JSON object.
     """
     document = json.loads(text)
     if not isinstance(document, dict):

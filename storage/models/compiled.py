@@ -1,8 +1,9 @@
 """The compiled form of a model: an Arrow IPC file of named arrays, mapped by serving processes without a copy.
 
 It holds one record batch of one row, with one large-list column per array: so an array is one contiguous buffer of the
-file. The header, the dtypes and the shapes are JSON in the metadata of the Arrow schema, with its SHA-256; beside it stands the sum of the whole
-file (XXH3, as fast as memory), which is checked whenever the file is mapped: it shows damage, and not malice.
+file. The header, the dtypes and the shapes are JSON in the metadata of the Arrow schema, with its SHA-256; it also
+has a checksum of the whole file (XXH3, as fast as memory), which is verified whenever the file is mapped: it shows
+damage, and not malice.
 """
 
 from __future__ import annotations
@@ -81,9 +82,9 @@ def write_compiled(
     """Publish the compiled form of a model: a header of JSON values, and arrays by name.
 
     The arrays are of any shape, of numbers, booleans or fixed-width text. With `replace` a file of that name is replaced;
-    processes that have mapped it keep what they have. Arrays of at most `most_packed` bytes together are compressed: whoever
-    maps them has his own copy in memory. Raises Unstorable; Conflict if the name is taken and `replace` is
-    false; Unwritable.
+    processes that have mapped it keep what they have. Arrays of at most `most_packed` bytes together are compressed:
+    each process that maps them has its own copy in memory. Raises Unstorable; Conflict if the name is taken and
+    `replace` is false; Unwritable.
     """
     text = header_json({"header": dict(header), "arrays": _described(arrays)}).encode()
     columns = [_list_of(name, np.asarray(array)) for name, array in arrays.items()]

@@ -1,8 +1,7 @@
 """Files of a model version: one immutable DuckDB file, its compiled Arrow form, and a manifest of both.
 
 The DuckDB file is the model: it is read back from the tables ``header(json, sha256)`` and
-``arrays(name, part, dtype, shape, sha256, data)``; beside them stand the tables that the model offers to people who ask
-in SQL.
+``arrays(name, part, dtype, shape, sha256, data)``; it also has the tables that the model offers for SQL queries.
 """
 
 from __future__ import annotations

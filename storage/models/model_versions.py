@@ -76,8 +76,8 @@ class RegisteredModel:
 def reserve_version(control: Control, name: str) -> int:
     """Reserve the next version number of a model, which is never given out again.
 
-    It is taken before the files are written, as it is in their names. A job that dies leaves a gap, never a clash.
-    Raises InvalidName.
+    It is reserved before the files are written, because their names contain it. A job that dies leaves a gap, never a
+    clash. Raises InvalidName.
     """
     checked_resource_name("model", name)
     with control.writing() as connection:
@@ -131,7 +131,7 @@ def find_model_version(control: Control, reference: str) -> ModelVersion:
 def get_version(control: Control, name: str, ref: str | int | None = None) -> ModelVersion:
     """Return a version of a model by its number, an alias, or "latest" (the largest number).
 
-    None is the champion or, where there is none, the latest. Raises NotFound with kind "model" if the model has no version
+    None is the champion or, without one, the latest. Raises NotFound with kind "model" if the model has no version
     at all, else with kind "model version".
     """
     with control.reading() as connection:
@@ -293,8 +293,8 @@ def register_model_version(
 ) -> ModelVersion:
     """Add a version whose files are published and point aliases at it; on failure no row, alias or file remains.
 
-    `check` is called as late as can be; what it raises stops the registration. Returns the version as registered; another
-    one if an earlier start of the same job got as far as that.
+    `check` is called as late as can be; what it raises stops the registration. Returns the version as registered;
+    another one if an earlier start of the same job already reserved it.
     """
     try:
         check()
@@ -324,7 +324,7 @@ def find_job_model_version(control: Control, name: str, job_id: str) -> ModelVer
 
 
 def abandoned_version_files(control: Control, layout: Layout, *, is_removing: bool) -> tuple[Path, ...]:
-    """Return the files of versions without a row that nobody is publishing, left by a killed process.
+    """Return the files of versions without a row that no process is publishing, left by a killed process.
 
     When removing, only those go that have the name of a version's file.
     """
@@ -344,7 +344,7 @@ def abandoned_version_files(control: Control, layout: Layout, *, is_removing: bo
 
 @contextmanager
 def _unless_publishing(folder: Path) -> Iterator[bool]:
-    """Yield whether nobody is publishing in a folder; later publishers wait."""
+    """Yield True if no process is publishing in a folder; later publishers wait."""
     with (folder / _LOCK).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -38,7 +38,7 @@ def delete_model_version(control: Control, name: str, version: int) -> ModelVers
 def delete_model(control: Control, name: str) -> tuple[ModelVersion, ...]:
     """Delete all versions of a model, its aliases with their history, its decisions and its retention.
 
-    What is made under the name later goes on counting, so that a number never means two versions. Returns the versions
+    Later versions of the name continue the numbering, so that no number is used twice. Returns the versions
     that were deleted, newest first. Raises NotFound if it has no version.
     """
     require_valid_name("model", name)
@@ -57,8 +57,8 @@ def delete_unretained_versions(
 ) -> tuple[ModelVersion, ...]:
     """Delete all but the newest `keep` versions; those that an alias points to always stay.
 
-    `is_spared` is asked of each version that would go, inside the transaction, whether somebody still needs it. Returns the
-    versions that were deleted, newest first. Raises NotFound if there is none.
+    `is_spared` is called for each version to remove, inside the transaction, and returns True if it is still needed.
+    Returns the versions that were deleted, newest first. Raises NotFound if it does not exist.
     """
     require_valid_name("model", name)
     with control.writing() as connection:

@@ -1,8 +1,8 @@
 """Monitoring files: hourly counts of served rows, predictions waiting for labels, and labels.
 
 ``monitoring/<model>/<version>/<hour>-<process>-<part>.parquet`` holds the counts of one hour and process, in several parts
-where it mapped the version several times. A process replaces its own file each minute until the hour is over; nobody else writes it, so counts are added without a lock. Predictions and
-labels are immutable files of rows.
+where it mapped the version several times. A process replaces its own file each minute until the hour is over; no
+other process writes it, so counts are added without a lock. Predictions and labels are immutable files of rows.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def compact_hourly_counts(files: MonitoringFiles, before: datetime) -> int:
     removed.
 
     A day that has its file already keeps its later hours beside it: sums do not care. Killed in between, a day would be
-    counted twice, so its file names the hours that are in it, and they are removed by whoever looks next.
+    counted twice, so its file names the hours that are in it, and the next reader removes them.
     """
     gone = 0
     for version in files.versions():

@@ -233,7 +233,7 @@ def test_text_is_a_time_where_it_is_written_as_one_in_a_frame_of_any_length(n_ro
 def test_a_number_that_stands_for_its_interval_is_told_as_the_command_line_tells_it(estimator, frame):
     """One warning for each column at the line of the caller; the label of an interval says it itself."""
     model = estimator.fit(frame, "class")
-    with pytest.warns(ColumnWarning, match=r"^age: the evidence stands for its interval, \(") as caught:
+    with pytest.warns(ColumnWarning, match=r"^age: the evidence is read as its interval, \(") as caught:
         answer = model.query(Conditional(("town",), {"age": 0.1}))
     assert [entry.filename for entry in caught] == [__file__] and list(answer["stands_for"]) == ["age"]
     with warnings.catch_warnings():

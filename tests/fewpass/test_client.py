@@ -57,7 +57,7 @@ def test_a_model_is_trained_on_the_files_of_the_server(client, frame):
     assert filled["version"] == 1
     record = {"size": np.float64(1.0), "word": pd.NA}
     assert client.predict("trained", [record, {"size": np.nan}]).probabilities.shape == (2, 2)
-    with pytest.raises(TypeError, match="is no value of a row"):
+    with pytest.raises(TypeError, match="is not a value of a row"):
         client.predict("trained", [{"size": object()}])
 
 

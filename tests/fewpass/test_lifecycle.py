@@ -194,7 +194,7 @@ def test_wrong_names_and_models_are_refused(kdb, tmp_path):
         (kdb, "income@3", InvalidRequest, "'income@3' names a version"),
         (kdb, "In come", InvalidName, "'In come' is not a valid name for a model"),
         (kdb, "income@latest", InvalidName, "'latest' is not a valid name for an alias"),
-        ({}, "income", LearnerError, "dict is no estimator of fewpass"),
+        ({}, "income", LearnerError, "dict is not an estimator of fewpass"),
     ):
         with pytest.raises(error, match=message):
             fewpass.publish(model, name, workspace=tmp_path)

@@ -93,7 +93,7 @@ def test_what_answers_no_rows_or_is_not_ours_is_refused(logged, frame):
         match=r"StructurePosterior answers queries only, so MLflow cannot serve it. Log the file that `save` or `fewpass models export` writes with mlflow.log_artifact",
     ):
         fewpass.mlflow.log_model(posterior)
-    with pytest.raises(fewpass.LearnerError, match="list is no estimator of fewpass"):
+    with pytest.raises(fewpass.LearnerError, match="list is not an estimator of fewpass"):
         fewpass.mlflow.log_model([])
 
     class Foreign(mlflow.pyfunc.PythonModel):

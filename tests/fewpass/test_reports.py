@@ -126,7 +126,7 @@ def test_many_classes_show_the_most_frequent_mistakes():
 def test_without_classes_there_is_no_report(frame, model):
     with pytest.raises(NoClass, match="learned without a target"):
         fewpass.SumProductNetwork(structure="chow-liu").fit(frame).report(frame)
-    with pytest.raises(InvalidParameter, match="the model was fitted with classes called 'class'"):
+    with pytest.raises(InvalidParameter, match="the model was fitted with the class column 'class'"):
         model.report(frame.drop(columns="class"), frame["class"].rename("klass"))
 
 

@@ -95,7 +95,7 @@ def test_arrays_records_and_frames_without_a_column(shap, frame):
 
 
 def test_what_has_no_classes_is_refused(shap, frame):
-    with pytest.raises(fewpass.LearnerError, match="list is no estimator of fewpass"):
+    with pytest.raises(fewpass.LearnerError, match="list is not an estimator of fewpass"):
         fewpass.shap.explainer([])
     with pytest.raises(fewpass.LearnerError, match="class"):
         fewpass.shap.explainer(fewpass.SumProductNetwork().fit(frame))

@@ -101,7 +101,7 @@ def test_a_column_that_only_goes_on_is_no_broken_sensor(watched, scored):
             "causes"
         ][0]["words"]
 
-    assert words_of(lambda sizes: sizes > -np.inf).endswith(": a number that only goes on, or another unit")
+    assert words_of(lambda sizes: sizes > -np.inf).endswith(": a number that only grows, or another unit")
     assert words_of(lambda sizes: sizes > 0).endswith(": another unit, or a broken sensor")
 
 
@@ -216,7 +216,7 @@ def test_a_window_of_few_rows_does_not_alarm_and_says_why(watched, scored):
     for n_rows in (2, 19):
         found = report(watched, scored, broken.slice(0, n_rows))
         assert (found["is_drifting"], found["causes"], found["alarms"]) == (None, [], [])
-        assert found["why"] == f"{n_rows} rows are too few to tell: a test needs 20"
+        assert found["why"] == f"{n_rows} rows are too few: a test needs 20"
     assert report(watched, scored, broken.slice(0, 20))["is_drifting"] is True
 
 

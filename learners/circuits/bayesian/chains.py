@@ -121,7 +121,7 @@ def run_chains(
 ) -> Run:
     """Sample until the chains converge; the result depends on the seed, not on threads or interruptions of the run.
 
-    known: for each chain (n_known, n_positions) uint8, the state of the first rows; later rows are added at the
+    known: the state of the first rows, (n_known, n_positions) uint8 for each chain; later rows are added at the
     start.
     """
     n_chains = parameters.chains

@@ -35,9 +35,9 @@ class CircuitDraws:
 
     Raises InvalidParameter if they do not fit the circuit, or there is no draw.
 
-    circuit: the structure, with parameters of its own.
-    weight (n_sum_edges, n_draws) float64: of the edges of sums, in the circuit's order.
-    parameter (n_parameters, n_draws) float64: of the leaves, as in `CircuitArrays.leaf_parameters`.
+    circuit: the structure, with its own parameters.
+    weight (n_sum_edges, n_draws) float64: weights of sum edges, in the circuit's order.
+    parameter (n_parameters, n_draws) float64: leaf parameters, as in `CircuitArrays.leaf_parameters`.
     """
 
     def __init__(self, circuit: Circuit, weight: Floats, parameter: Floats) -> None:
@@ -68,8 +68,8 @@ class CircuitDraws:
         return self.circuit.with_parameters(log_weight, np.ascontiguousarray(self.parameter[:, draw]))
 
     def given(self, likelihoods: Likelihoods) -> tuple[CircuitDraws, Floats]:
-        """Condition every draw on likelihoods of some variables; returns them with their log scales (n_draws,) float64;
-        see `reweight_circuit`.
+        """Condition every draw on the likelihoods of given variables; returns them with their log scales (n_draws,)
+        float64; see `reweight_circuit`.
         """
         log_scale = np.zeros(self.n_draws)
         if not likelihoods:

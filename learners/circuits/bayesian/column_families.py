@@ -76,7 +76,7 @@ def assign_column_families(
     Raises SchemaError if a distribution does not support a column's numbers.
 
     schema: an attribute with a distribution keeps it as its only family.
-    histograms: of the numeric columns.
+    histograms: histograms of the numeric columns.
     leaves {"by-column", "paper", "intervals", "gaussian", "poisson", "exponential"}: by column: few integers
     become values; other columns are Gaussian, also exponential if they reach down to zero, also Poisson if they
     are integers as well; with noise of one recorded step if numbers repeat. As in the paper: Gaussian,

@@ -208,7 +208,7 @@ class BayesianCircuit(CircuitModel):
         return out
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
-        """Return the handlers of each query kind, given likelihoods of some variables."""
+        """Return the handlers of each query kind, conditioned on the likelihoods of given variables."""
         return draws_query_handlers(self.draws, self.n_chains, likelihoods)
 
     def structure(self) -> dict[str, object]:

@@ -257,7 +257,7 @@ class Fit:
         self.best = self.circuit
 
     def advance(self, rows: Rows, work: float, report: Callable[[], None] = lambda: None) -> None:
-        """Continue fitting by whole passes for about this much work, or until there is no gain.
+        """Continue fitting by whole passes for about this much work, or until the likelihood stops improving.
 
         report: called after each pass; may raise.
         """

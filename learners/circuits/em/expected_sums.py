@@ -30,7 +30,7 @@ class ExpectedSums(Statistic, Generic[Model, Sums]):
     """Sums over rows under the current parameters of a model.
 
     model: gives the expectations.
-    schema: of the chunks in a pass; with it the variables are the attributes in order.
+    schema: schema of the chunks in a pass; with it the variables are the attributes in order.
     rows_of: converts a chunk to (n_variables, n_rows); by default its `x`.
     columns: to read; by default all.
     """

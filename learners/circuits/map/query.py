@@ -57,7 +57,7 @@ class WholeCircuit:
 
     @classmethod
     def of(cls, circuit: Circuit) -> WholeCircuit:
-        """Separate leaves from inner nodes and, where all domains are finite, reduce the circuit once for all queries."""
+        """Separate leaves from inner nodes and, if all domains are finite, reduce the circuit once for all queries."""
         kind = np.asarray(circuit.kind)
         is_leaf = kind >= INDICATOR
         number = np.where(is_leaf, np.cumsum(is_leaf), np.cumsum(~is_leaf)) - 1
@@ -88,7 +88,7 @@ class WholeCircuit:
         """Return the MAX problem of the whole circuit; a continuous variable has one value, or in a query one per leaf.
 
         The leaves of a given continuous variable hold its density, those of a hidden one 1. The i-th value of a
-        queried one stands for the mode of its i-th leaf, and only that leaf has it, so the best tree is the best tree
+        queried one represents the mode of its i-th leaf, and only that leaf has it, so the best tree is the best tree
         of the densities.
         """
         if self.finite is not None:
@@ -252,9 +252,9 @@ def k_best(
     solver 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact': only `exact` proves optimality by search; it starts from
     `kbt` and returns the best so far when time is up. The others answer at once, and are marked optimal if the
     bound happens to prove it. Only `exact`, and `kbt` for its trees, return several assignments.
-    time_limit_s: for `exact`.
+    time_limit_s: time limit of `exact`.
     k: trees of `kbt` and `exact`, samples of `beam`.
-    seed: of the samples of `beam`; the other solvers draw nothing.
+    seed: seed of the samples of `beam`; the other solvers draw nothing.
     ranges: search ranges of variables without a finite domain.
     Raises InvalidQuery for a variable or value that the circuit does not have, or a variable both queried and
     given; ImpossibleEvidence if the evidence has probability zero; ContinuousQuery if a solver other than bt and

@@ -42,7 +42,7 @@ def conditional_marginals(mixture: GaussianMixture, x: Array, variables: Sequenc
 
 
 def conditional_joint(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Floats:
-    """Return the joint distribution of some discrete variables given each row, (n_rows, n_values, n_values, …) float64.
+    """Return the joint distribution of discrete variables given each row, (n_rows, n_values, n_values, …) float64.
 
     Raises ImpossibleEvidence.
     """
@@ -181,7 +181,7 @@ def seeded_uniforms(seed: int, places: Integers, n: int, width: int) -> Floats:
 
 
 def best_component_modes(mixture: GaussianMixture, x: Array, variables: Sequence[int], n_trees: int) -> list[Tree]:
-    """Return the components' modes of some variables given one row, densest first; other variables are summed out.
+    """Return the components' modes of the given variables given one row, densest first; other variables are summed out.
 
     Queried numbers are searched in their ranges. The bound treats ranges of other variables as certain. The
     n_trees components with the highest modes are compared by the density of the whole mixture. Raises

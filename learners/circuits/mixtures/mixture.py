@@ -91,7 +91,7 @@ class Box(NamedTuple):
 
 
 def conditional_range_box(places: Integers, means: Floats, covariance: Floats, ends: Floats) -> Box:
-    """Create the box of some columns (r,) among the unobserved ones, whose `means` and `covariance` are given.
+    """Create the box of the columns (r,) among the unobserved ones, whose `means` and `covariance` are given.
 
     Raises DependentRanges if the columns are dependent given the observed ones.
     """
@@ -342,7 +342,7 @@ def _check(mixture: GaussianMixture) -> None:
 
 
 def _divided(mean: Floats, covariance: Floats, is_observed: Mask) -> tuple[Observed, Rest | None]:
-    """Return the marginal distribution of some columns, and the conditional distribution of the others.
+    """Return the marginal distribution of the given columns, and the conditional distribution of the others.
 
     References: Bishop (2006), equations 2.81, 2.82 and 2.98.
     """

@@ -132,7 +132,7 @@ def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Ma
 
 
 def conditional_mixture_circuit(mixture: GaussianMixture, shares: Floats, variables: Sequence[int]) -> Circuit:
-    """Return the distribution of some discrete variables given a row as a circuit whose variable i is the i-th queried
+    """Return the distribution of discrete variables given a row as a circuit whose variable i is the i-th queried
     one.
 
     shares (n_components,): probabilities of the components given the row. Raises ImpossibleEvidence.
@@ -180,11 +180,11 @@ class _SampledBox(Source):
     Numbers are drawn one after the other, each in its range given those before it; the weight of a draw is the
     probability of the ranges along the way.
 
-    mixture: with ranges.
+    mixture: the mixture with ranges.
     sampling: its `error` is of each probability; of a marginal a share of it, of a mean a share of the standard
     deviation.
     pause: called before each block; what it raises ends the sampling.
-    sampled: of the last answer.
+    sampled: sampling facts of the last answer.
     References: Geweke (1991), Efficient simulation from the multivariate normal and Student-t distributions subject to
     linear constraints. Owen (2013), Monte Carlo theory, methods and examples, sections 9.2 and 9.11.
     """

@@ -59,8 +59,8 @@ class _Prepared:
 
 
 def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
-    """Return the marginal distribution of each of some discrete variables given each row's observed values, (n_rows,
-    n_values) float64.
+    """Return the marginal distribution of each given discrete variable, conditioned on each row's observed values,
+    (n_rows, n_values) float64.
 
     x (n_variables, n_rows) float64 or integers: as in `evaluate.log_values`; the distribution of an observed
     variable is certain. Raises InvalidEvidence if the rows do not fit the circuit, or a variable is unknown or
@@ -86,8 +86,8 @@ def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[F
 
 
 def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Floats:
-    """Return the joint distribution of some discrete variables given each row's observed values, (n_rows, n_values,
-    n_values, …) float64.
+    """Return the joint distribution of discrete variables, conditioned on each row's observed values, (n_rows,
+    n_values, n_values, …) float64.
 
     x (n_variables, n_rows) float64 or integers: as in `marginals`.
     Raises InvalidEvidence also if the table has more than 65,536 cells; ImpossibleEvidence.
@@ -130,8 +130,8 @@ def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
 
 
 def cross_rows_with_values(circuit: Circuit, x: Floats, variables: Sequence[int]) -> tuple[Floats, Mask]:
-    """Combine every row with every combination of values of some variables, the last fastest, (n_variables, n_rows *
-    n_cells) float64.
+    """Combine every row with every combination of values of the given variables, the last fastest, (n_variables,
+    n_rows * n_cells) float64.
 
     Also returns whether the row itself has another value of one of the variables, (n_rows * n_cells,) bool.
     """
@@ -231,7 +231,7 @@ def _prepare(circuit: Circuit) -> _Prepared:
 
 
 def query_nodes_and_slots(circuit: Circuit, variables: tuple[int, ...], sizes: Integers) -> tuple[Wanted, WantedSlots]:
-    """Return the nodes, and plan slots, above the leaves of some variables, cached for the latest queries."""
+    """Return the nodes and plan slots above the leaves of the given variables, cached for the latest queries."""
     cache = linear_space_circuit(circuit).queries
     pair = cache.get(variables)
     if pair is None:

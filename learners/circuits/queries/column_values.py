@@ -104,9 +104,9 @@ def with_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa
     """Replace some cells of an Arrow column. Raises SchemaError if a value does not fit the column's type.
 
     v: the column's variable.
-    column: of any type that training accepted for it; of type null if the data has no such column. The result has
-    this type, for a dictionary its value type. Integers are rounded and clipped to their type.
-    values (n_rows,) float64: codes or numbers; NaN keeps a cell.
+    column: a column of any type that training accepted for it; of type null if the data has no such column. The
+    result has this type, for a dictionary its value type. Integers are rounded and clipped to their type. values
+    (n_rows,) float64: codes or numbers; NaN keeps a cell.
     """
     name, kind = columns.names[v], column.type
     if pa.types.is_dictionary(kind):
@@ -235,19 +235,18 @@ def fill_cells(
 ) -> Floats:
     """Compute values for the missing cells of rows, (n_draws, n_variables, n_rows) float64.
 
-    NaN where nothing was missing, where a drawn value has no name, and in rows of probability zero.
+    NaN for cells that were not missing, for drawn values without a name, and in rows of probability zero.
 
-    x (n_variables, n_rows) float64 or integers: what is missing is not observed here, either: NaN, or -1 of a discrete
+    x (n_variables, n_rows) float64 or integers: missing values are not observed here, either: NaN, or -1 of a discrete
     variable.
     is_missing (n_variables, n_rows) bool: the cells to fill.
     how: "mode", the most probable value of the cell by itself given the row; of a number the peak of one of its
     densities, the one at which the row is most probable. "mean", the expectation of a number; of a discrete variable
     the mode. "draw", all missing cells of a row together from their joint distribution.
-    nameable: of each variable (n_values,) bool, which codes a cell may be filled with: one for many rare values has no
-    value of its own. Not read of numbers.
-    seed: of draws. A draw depends on the seed, the row's number, from first_row on, and its own.
-    n_draws: of each cell; 1 unless `how` is "draw".
-    References: Darwiche (2003), section 4.2 (all marginals by one pass up and one down).
+    nameable: for each variable (n_values,) bool, the codes that may fill a cell: a code that many rare values share
+    has no value. Not read of numbers. seed: seed of the draws. A draw depends on the seed, the row's number, from
+    first_row on, and its own. n_draws: number of draws of each cell; 1 unless `how` is "draw". References: Darwiche
+    (2003), section 4.2 (all marginals by one pass up and one down).
     """
     out = np.full((n_draws, *is_missing.shape), np.nan)
     variables = np.flatnonzero(is_missing.any(axis=1))

@@ -352,7 +352,7 @@ def _cells(names: list[str], labels: list[tuple[str, ...]], table: Summary, row:
 
 
 def _in_words(columns: Columns, variables: tuple[int, ...], codes: Sequence[float]) -> dict[str, RawValue]:
-    """Convert codes and numbers of some variables to raw values."""
+    """Convert codes and numbers of variables to raw values."""
     return {columns.names[v]: columns.value(v, code) for v, code in zip(variables, codes, strict=True)}
 
 
@@ -361,9 +361,9 @@ def _ranks(logs: Floats, x: Array, drawn: Floats, log_likelihood: Callable[[Arra
 
     Both are (n_rows,) float64. A small rank is an unusual row; the error is that of a share of n draws.
 
-    logs (n_rows,) float64: of the rows x (n_variables, n_rows) float64, NaN where nothing is known.
+    logs (n_rows,) float64: log likelihoods of the rows x (n_variables, n_rows) float64, NaN for unknown values.
     drawn (n, n_variables) float64: rows of the model.
-    log_likelihood: of rows (n_variables, n) float64.
+    log_likelihood: function of rows (n_variables, n) float64.
     """
     seen = ~np.isnan(x)
     patterns, which = np.unique(seen, axis=1, return_inverse=True)

@@ -55,16 +55,17 @@ def answer_all(
     - sample: `rows` (a list of column to value);
     - impute: `log_evidence` and `imputed` (column to `value`, with the `probability` of a discrete one and the `variance`
       around a mean);
-    - `unused`, where there are any: columns of the evidence that the model selected away, which change nothing;
+    - `unused`, if there are any: columns of the evidence that the model selected away, which change nothing;
     - surprise: `log_likelihood`, and `rank`: the share of `n` rows drawn from the model that are at most as likely, with
       its `standard_error`;
     - map: `assignment` (column to value), `log_probability` of assignment and evidence together, `upper_bound`,
-      `is_optimal`, `n_expanded`, `seconds`; if more than one is asked for, `best`: each with these first four, the best
-      first.
+      `is_optimal`, `n_expanded`, `seconds`; for more than one, `best`: a list of them with the first four fields, the
+      best first.
 
-    Raises UnknownColumn; InvalidEvidence or SchemaError of a value that a column never had, or that has the wrong type,
-    and of a column both asked for and given; ImpossibleEvidence if the evidence has probability zero, with the place of
-    the query as `row`, if there are several, and the `column` at fault; NoArcs, NoGraphs of interventions and graphs.
+    Raises UnknownColumn; InvalidEvidence or SchemaError for a value that a column never had, or of the wrong type,
+    and for a column both queried and given; ImpossibleEvidence if the evidence has probability zero, with the place
+    of the query as `row`, if there are several, and the `column` at fault; NoArcs, NoGraphs of interventions and
+    graphs.
     """
     check_needs_no_network(queries)
     columns = circuit_columns(circuit, schema)
@@ -144,7 +145,7 @@ class _CircuitSource(Source):
 
 
 def circuit_query_handlers(circuit: Circuit, likelihoods: Likelihoods) -> Batches:
-    """Return the handlers of each query kind for a circuit, given likelihoods of some variables."""
+    """Return the handlers of each query kind for a circuit, conditioned on the likelihoods of given variables."""
     source = _CircuitSource(*reweight_circuit(circuit, likelihoods))
     return {**source.batches, "map": partial(answer_map_query, circuit, likelihoods)}
 

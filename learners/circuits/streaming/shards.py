@@ -55,9 +55,7 @@ def merge_shard_posteriors(start: StreamingPosterior, parts: Sequence[StreamingP
 
 
 def _merged_counts(counts: Sequence[Floats], prior: Floats, starts: Integers) -> Floats:
-    """Return the sum of the shards' pseudo-counts minus the prior's, as far as that stays positive, (n_entries,)
-    float64.
-    """
+    """Return the sum of the shards' pseudo-counts minus the prior's, limited to positive values, (n_entries,) float64."""
     together = np.sum(counts, axis=0)
     surplus = (len(counts) - 1) * prior
     most = np.full(prior.size, 1.0)

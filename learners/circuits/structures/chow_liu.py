@@ -97,7 +97,7 @@ class Tree(NamedTuple):
 
 
 def maximum_spanning_tree(weights: Floats) -> Tree:
-    """Return the spanning tree of the greatest total weight (n, n), rooted at its centre so that it is shallow.
+    """Return the spanning tree of maximum total weight (n, n), rooted at its centre so that it is shallow.
 
     Ties, to 1e-12, are broken by the order of the variables.
 
@@ -194,7 +194,7 @@ def hclt(pairs: PairwiseCounts, states: int = 8, seed: int = 0, *, concentration
     Each state represents some of its variable's values, and weights are those of the Chow-Liu tree times random
     factors.
     states: values of each latent variable.
-    concentration: of the gamma-distributed random factors. Larger values start closer to the Chow-Liu tree;
+    concentration: shape of the gamma-distributed random factors. Larger values start closer to the Chow-Liu tree;
     smaller ones make states more different, which helps learning. On nltcs and plants 0.1 was best for EM, 0.3 to
     1 for one pass of BMM.
     The circuit has about n · states² edges.

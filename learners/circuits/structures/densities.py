@@ -100,7 +100,7 @@ class Warp:
         return self.z[i] + slope[i] * (x - self.x[i])
 
     def widths(self, x: Floats) -> Floats:
-        """Return the widths of the cells of some numbers, (n,) float64; zero for a density."""
+        """Return the widths of the cells of numbers, (n,) float64; zero for a density."""
         half = self.grid.step / 2.0
         return self.of(x + half) - self.of(x - half)
 

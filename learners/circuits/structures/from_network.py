@@ -32,7 +32,7 @@ class NetworkTooLarge(LearnerError, ValueError):
 
 @dataclass(frozen=True, eq=False)
 class _Factor:
-    """A function of some variables: at each of their values a scale times a node of the circuit (or 1)."""
+    """A function of variables: at each of their values a scale times a node of the circuit (or 1)."""
 
     scope: tuple[int, ...]  # its variables, ascending; the last is the class
     log_scale: Floats  # float64, one axis per variable of the scope
@@ -94,7 +94,7 @@ def circuit_from_network_families(
     is the same node. So NB and TAN give a circuit as large as their tables, and kDB one that grows with the width
     of its graph. Raises NetworkTooLarge, with the number of edges, before any table is requested.
 
-    families: of each variable with a leaf its parents, then itself.
+    families: for each variable with a leaf, its parents, then itself.
     tables, float64: p(x | parents) of each family: one axis for each of its members.
     last: without parents; summed out at the end.
     References: Chavira, Darwiche (2007), Compiling Bayesian Networks Using Variable Elimination; Darwiche (2003),

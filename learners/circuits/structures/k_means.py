@@ -22,7 +22,7 @@ def k_means(
 ) -> Integers:
     """Cluster points by k-means, (n,) int64: the numbers of their clusters.
 
-    points (n, n_features): from 0 to 1; they are rounded to multiples of 2^-12. The start with the smallest sum
+    points (n, n_features): values from 0 to 1; they are rounded to multiples of 2^-12. The start with the smallest sum
     of squared distances wins. `rounds`: the most that Lloyd's algorithm takes.
 
     References: Lloyd (1982), Least squares quantization in PCM; Arthur, Vassilvitskii (2007), k-means++: each centre
@@ -65,7 +65,7 @@ def _nearest(points: Array, centres: Floats) -> tuple[Integers, Floats]:
 
 
 def _means(points: Array, cluster: Integers, distance: Floats, n_clusters: int) -> Floats:
-    """Return the mean of each cluster; one without points gets one of those that are farthest from their centres."""
+    """Return the mean of each cluster; an empty cluster gets one of the points farthest from their centres."""
     sums = np.zeros((n_clusters, points.shape[1]))
     for start in range(0, points.shape[0], BLOCK):
         belongs = cluster[start : start + BLOCK] == np.arange(n_clusters)[:, np.newaxis]

@@ -29,9 +29,9 @@ def learnspn(x: ArrayLike, n_values: Sequence[int], *, max_rows: int = 20_000, s
     into a sum whose weights are the shares of the clusters. Few rows, or rows that do not cluster, form a product
     of leaves. Raises EmptyData if there are no rows, and InvalidParameter.
 
-    x (n_variables, n_rows): codes; NaN, or a code outside the domain, where missing.
+    x (n_variables, n_rows): codes; NaN, or a code outside the domain, if missing.
     n_values: size of each domain.
-    max_rows: of more rows a random sample is taken.
+    max_rows: maximum number of rows; larger tables are sampled at random.
     References: Gens, Domingos (2013), Learning the Structure of Sum-Product Networks, section 4.
     """
     if max_rows < 1:
@@ -58,7 +58,7 @@ class _Grower:
         self.features = _features(x, sizes)
 
     def node(self, rows: Integers, scope: Integers, may_split: bool) -> int:
-        """Add the circuit of some rows and variables; returns its root."""
+        """Add the circuit of the given rows and variables; returns its root."""
         if scope.size == 1 or rows.size < MIN_ROWS:
             return self._leaves(rows, scope)
         if may_split:

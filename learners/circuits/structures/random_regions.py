@@ -32,10 +32,10 @@ def random_regions(
     A region has `sums` nodes, each a sum over all products of a node from either half; regions with the same
     variables are merged, so that the circuit is a DAG. Raises InvalidParameter if a number is out of range.
 
-    shares: of the values of each variable, around which its leaves are drawn.
+    shares: shares of the values of each variable, around which its leaves are drawn.
     depth: how often a region is halved; a region of one variable is not halved further.
     sums: nodes per region.
-    seed: of the halves, the weights and the leaves.
+    seed: seed of the halves, the weights and the leaves.
     References: Peharz et al. (2019), Random Sum-Product Networks, section 3.
     """
     for name, value, least in (("depth", depth, 0), ("sums", sums, 1), ("replicas", replicas, 1)):

@@ -97,11 +97,11 @@ def choose_circuit_structure(
     states: Sequence[int] = (4, 8, 16, 32),
     report: Callable[[float, str], None] = lambda _share, _note: None,
 ) -> Choice:
-    """Fit circuits of several structures to some rows, and return the one that explains other rows best.
+    """Fit circuits of several structures, and return the one with the highest likelihood on validation rows.
 
     Candidates are Chow-Liu trees, hidden Chow-Liu trees of several sizes, LearnSPN, and mixtures of trees and of
     hidden trees. In each round all remaining candidates get the same number of passes, of stepwise EM and then of
-    full passes, until nothing is gained, and the better half continues; the last ones get all remaining work.
+    full passes, until they no longer improve, and the better half continues; the last ones get all remaining work.
     Then the best is refined with other pseudo-counts.
 
     Work is counted, not timed: the same rows give the same circuit however fast the machine is, and on any number
@@ -109,10 +109,10 @@ def choose_circuit_structure(
     EmptyData if there are no rows of either kind, and InvalidParameter.
 
     fit, valid: rows to fit and rows to choose by.
-    pairs: of all rows; by default those of `fit`.
-    minutes: of two threads of a usual server.
-    states: of hidden Chow-Liu trees.
-    report: called with the share of the work that is done and what is being tried; may raise.
+    pairs: pairwise counts of all rows; by default those of `fit`.
+    minutes: budget, in minutes of two threads of a typical server.
+    states: numbers of states of hidden Chow-Liu trees.
+    report: called with the share of finished work and the current candidate; may raise.
     References: Chow, Liu (1968); Liu, Van den Broeck (2021); Gens, Domingos (2013); Meila, Jordan (2000); Jamieson,
     Talwalkar (2016), Non-stochastic best arm identification (the halving).
     """

@@ -59,7 +59,7 @@ class BoostedModel(ModelDefaults):
     `serialised`, (n_bytes,) uint8: the booster in XGBoost's UBJSON format.
     `gains`, (n_attributes,) float64: total gain of the splits on each attribute.
     `n_splits`, (n_attributes,) int64.
-    `facts`: what else is known of the training; JSON can hold it.
+    `facts`: further facts about the training, as JSON values.
     """
 
     kind: ClassVar[str] = "boosted-trees"

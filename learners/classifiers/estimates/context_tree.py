@@ -304,7 +304,7 @@ def interpolate_levels(level: Level, totals: Floats, above: Floats, weight: floa
 
 
 def leave_one_out_concentration(level: Level, totals: Floats, left_out: Floats) -> float:
-    """Return the concentration in `CONCENTRATIONS` with the greatest leave-one-out likelihood of the rows.
+    """Return the concentration in `CONCENTRATIONS` with the largest leave-one-out likelihood of the rows.
 
     `totals` (n_nodes,) float64 as in `context_row_counts`; `left_out` (m_above,) float64 is the leave-one-out
     probability of each cell of the level above.

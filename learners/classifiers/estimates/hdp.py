@@ -44,14 +44,15 @@ class HDPParameters(Parameters):
         Sweeps of the sampler, for the estimator hdp alone; the first min(1000, iterations / 10) are not used. "auto" starts from the deterministic
         estimate and stops when the estimates have settled: when those of the two halves of the draws differ by less than 2 %
         (root mean square of the relative differences over the rows) and no split R-hat is above 1.1, after 1,000 to 50,000
-        sweeps. A tree that has not settled by then gets the deterministic estimates, and the model says how many did.
+        sweeps. A tree that has not settled by then gets the deterministic estimates; the model records the number of
+        such trees.
     tying : "level", "parent" or "single"
-        Which contexts share how much they trust shorter ones: those of one length, those with one parent, or all.
+        Which contexts share a concentration: those of one length, those with one parent, or all.
     root : "unit" or "dirichlet"
-        The prior of the shortest context: one table per value, as the authors' program has it, or a Dirichlet distribution.
+        The prior of the shortest context: one table per value, as in the authors' program, or a Dirichlet distribution.
     prior : tuple of two floats
-        Shape and rate of the Gamma prior of the concentrations, at least 0 each. (2, 1) is that of the authors' program,
-        (0, 0) that of their paper. A smaller shape trusts deep contexts more.
+        Shape and rate of the Gamma prior of the concentrations, at least 0 each. The authors' program uses (2, 1),
+        their paper (0, 0). A smaller shape trusts deep contexts more.
     seed : int
         Start of the sampler's random numbers; the same seed gives the same model.
 

@@ -15,11 +15,12 @@ LEAST = 1e-12
 
 
 def with_own_concentrations_of_rare_classes(tree: ContextTree, posterior: Posterior) -> Posterior:
-    """Mix each rare class with all rows by a concentration of its own: the one under which its rows are most probable.
+    """Mix each rare class with all rows by its own concentration: the one under which its rows are most probable.
 
     Each row is predicted from the others of its class. The classes share a concentration otherwise, which the frequent ones
-    decide; the few rows of a rare class then count for more than chance allows. Where most rows are of rare classes, these decide. An attribute that tells nothing of the class gets
-    the distribution of all rows. Only attributes without parents: contexts of other parents have no rows in common.
+    decide; the few rows of a rare class then count for more than chance allows. Where most rows are of rare classes,
+    these decide. An attribute without information about the class gets the distribution of all rows. Only attributes
+    without parents: contexts of other parents have no rows in common.
     """
     if tree.level_starts.size != 3:  # the root and the classes
         return posterior

@@ -115,7 +115,7 @@ def _tables_of(
     prior: Floats,
     is_hierarchical: Uint8s,
 ) -> kernels.LookupTables:
-    """Concatenate the forms of some attributes; empties the list to save memory."""
+    """Concatenate the forms of attributes; empties the list to save memory."""
     words = np.concatenate([np.empty(0, np.uint64), *(form.words for form in forms)])
     dense_sizes = np.array([form.dense.size for form in forms], np.int64)
     hash_starts = offsets_from_sizes([form.words.size for form in forms])

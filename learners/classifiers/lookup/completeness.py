@@ -114,8 +114,8 @@ class Completeness:
         return out
 
     def _hide(self, x: Codes, beside: bool = False) -> tuple[Codes, Floats]:
-        """Mark the nulls of rows (n_attributes, n) as missing, `beside` the rows as they are if asked for, and return the log
-        probabilities (n,) of hiding exactly these.
+        """Mark the nulls of rows (n_attributes, n) as missing, `beside` the unchanged rows on request, and return the
+        log probabilities (n,) of hiding exactly these.
         """
         hidden, log_hidden = np.empty((x.shape[0], x.shape[1] * (1 + beside)), x.dtype), np.empty(x.shape[1])
         hide_nulls(x, self.sizes, self._used, self.nullable, self._log_factorial, hidden, log_hidden)
@@ -124,7 +124,7 @@ class Completeness:
 
 
 def _groups(marks: Uint8s) -> Iterator[tuple[int, Integers]]:
-    """Yield each mark of some rows, and the rows."""
+    """Yield each mark that occurs, and its rows."""
     if marks.size == 1:
         yield int(marks[0]), np.zeros(1, np.int64)
         return

@@ -21,7 +21,7 @@ from learners.classifiers.structure import Structure
 from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze_arrays, read_only_array
 
 MOST_COMBINATIONS = 1 << 20
-"""Most combinations of values of missing parents, times classes, that are summed out exactly, as in SQL."""
+"""Maximum number of combinations of missing parents' values, times classes, that are summed out exactly, as in SQL."""
 
 MOST_CELLS = 1 << 15
 """Numbers that one sum of one row may run over where there are more, all classes together."""

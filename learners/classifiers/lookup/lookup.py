@@ -65,7 +65,7 @@ class LookupModel(ModelDefaults):
     structure : Structure
     class_counts : (n_classes,) int64
     contents : callable
-        Gives the trees and estimates, which predictions do not need; called once, when somebody asks.
+        Gives the trees and estimates, which predictions do not need; called once, on first use.
     tables : LookupTables, or ManyClassTables for more than `FEW_CLASSES` classes
         The compiled form.
     facts : dict

@@ -102,7 +102,7 @@ class _Data:
         self.fold = random_folds(rows.x, N_FOLDS, seed, are_copies=are_copies)
 
     def matrix(self, index: Any, start: float, is_learned: bool = True) -> Any:
-        """Build an XGBoost matrix of some rows, for training or prediction only, whose base margin is a multiple of the
+        """Build an XGBoost matrix of rows, for training or prediction only, whose base margin is a multiple of the
         ensemble's scores.
         """
         import xgboost
@@ -153,7 +153,7 @@ class _Way:
 
     @property
     def n_rounds(self) -> int:
-        """Number of rounds with the least left-out loss."""
+        """Number of rounds with the lowest left-out loss."""
         return int(np.argmin(self.losses))
 
     def boost(self) -> None:
@@ -194,7 +194,7 @@ def _class_entropy(y: Codes) -> float:
 
 
 def _race(ways: list[_Way], pool: ThreadPoolExecutor, advance: Advance, least: float = math.inf) -> None:
-    """Boost each configuration until it converges; `least`: the least left-out loss of any other."""
+    """Boost each configuration until it converges; `least`: the lowest left-out loss of any other."""
     least, going = min(least, ways[0].losses[0]), ways
     for number in range(MOST_ROUNDS):
         advance(number, MOST_ROUNDS)
@@ -213,7 +213,7 @@ def held_out_rows(y: Codes, n_classes: int, held: Integers, weights: Floats | No
 
 
 def has_boosting_converged(losses: list[float], least: float) -> bool:
-    """Return True if further rounds cannot lower the left-out loss enough, or cannot approach the least loss of all
+    """Return True if further rounds cannot lower the left-out loss enough, or cannot approach the lowest loss of all
     configurations and of the ensemble.
 
     Losses are those of rows left out, before the first round and after each.
@@ -262,10 +262,10 @@ def boost_ensemble_correction(
     """Boost trees from the ensemble's scores and trees from nothing, and pool both; None if neither lowers the left-out
     loss.
 
-    Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in any order, `row_weights` as of `ensembles.weights.Rows`,
-    `are_copies` as of `random_folds`. Rounds
-    and weights are chosen on rows left out; no rounds and weights of zero are allowed. Every booster has one thread, on
-    which XGBoost's sums depend; the ways and the final boosters run side by side.
+    Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in any order,
+    `row_weights` as in `ensembles.weights.Rows`, `are_copies` as in `random_folds`. Rounds and weights are chosen on
+    rows left out; no rounds and weights of zero are allowed. Every booster has one thread, on which XGBoost's sums
+    depend; the ways and the final boosters run side by side.
     """
     if rows.n_rows < 2 * N_FOLDS:
         return None

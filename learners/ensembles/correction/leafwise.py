@@ -71,7 +71,7 @@ class Pace:
         return cls(n_leaves, rate / slower, int(work * slower / np.log2(n_leaves)), max_bin)
 
     def seconds_a_round(self, n_rows: int, n_columns: int, n_trees: int) -> float:
-        """Processor seconds of a round of so many trees, estimated from the work alone."""
+        """Processor seconds of a round of this many trees, estimated from the work alone."""
         of_rows = n_rows * np.log2(self.n_leaves) * (SECONDS_A_ROW + SECONDS_A_CELL * n_columns)
         return n_trees * float(of_rows + SECONDS_A_BIN * self.n_leaves * n_columns * self.max_bin)
 
@@ -189,7 +189,7 @@ class _Boosting:
 
     @property
     def best(self) -> int:
-        """Number of rounds with the least left-out loss."""
+        """Number of rounds with the lowest left-out loss."""
         return min(self.losses, key=lambda rounds: (self.losses[rounds], rounds))
 
     def boost(self, first: int, last: int) -> None:
@@ -225,10 +225,11 @@ def boost_leafwise_correction(
     """Boost trees leaf by leaf over many rows; None if they do not lower the left-out loss of the ensemble.
 
     Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in the order of their
-    hashes, which is random; `row_weights` as of `ensembles.weights.Rows`,
-    `are_copies` as of `random_folds`. A race on the first rows decides whether trees go on from the ensemble or start from
-    nothing; the work is bounded by rows, columns and leaves, and by `seconds` as estimated from these, never by a clock. Rows left out stop the rounds and weigh
-    the sum; they are not learned. An interruption from the keyboard keeps the rounds so far. The result does not depend on `threads`.
+    hashes, which is random; `row_weights` as in `ensembles.weights.Rows`, `are_copies` as in `random_folds`. A trial
+    on the first rows decides whether trees start from the ensemble or from zero; the work is bounded by rows, columns
+    and leaves, and by `seconds` as estimated from these, never by a clock. Rows left out stop the rounds and weigh
+    the sum; they are not learned. An interruption from the keyboard keeps the rounds so far. The result does not
+    depend on `threads`.
     """
     is_left_out = _left_out_rows(rows, np.random.default_rng([seed, rows.n_rows]), are_copies)
     pace = Pace.of(rows.n_rows, schema.n_attributes, effort)
@@ -299,7 +300,7 @@ def _left_out_rows(rows: Chunk, random: np.random.Generator, are_copies: bool) -
 def _race(
     data: _Data, is_left_out: Mask, pace: Pace, is_fast_tried: bool, seed: int, threads: int
 ) -> tuple[str, float, dict[str, float]]:
-    """Return the start and step size with the least left-out loss on the first rows, and the loss of each candidate by
+    """Return the start and step size with the lowest left-out loss on the first rows, and the loss of each candidate by
     name.
 
     With `is_fast_tried` a step larger than that of the pace wins where few rounds show that it fits: on tables that are

@@ -113,8 +113,9 @@ def fit_discriminant(
 ) -> FittedDiscriminant | None:
     """Fit a discriminant to drawn rows; None if it does not lower the loss of rows left out enough.
 
-    `left_out` (n, n_classes) are the ensemble's log probabilities of the first n rows, each left out, and `weights` theirs as of
-    `Rows`; `are_copies` as of `random_folds`. The result does not depend on the number of threads.
+    `left_out` (n, n_classes) are the ensemble's log probabilities of the first n rows, each left out, and `weights`
+    their weights as in `Rows`; `are_copies` as in `random_folds`. The result does not depend on the number of
+    threads.
     """
     assert rows.y is not None
     sizes = schema.domain_sizes.tolist()

@@ -20,7 +20,7 @@ BLOCK_NUMBERS = 1 << 17
 
 @dataclass(frozen=True, eq=False)
 class Discriminant:
-    """One Gaussian for each class, over scores of the codes of some columns. All arrays read-only.
+    """One Gaussian for each class, over scores of the codes of the selected columns. All arrays read-only.
 
     A row's score of a class is weight · (log share of the class + log density of the scores). The density of a row that lacks
     columns is the marginal one of the others.
@@ -132,7 +132,7 @@ def _squared_lengths(deviations: Floats, factors: Floats) -> Floats:
 
 
 def discriminant_from_arrays(arrays: Arrays) -> Discriminant | None:
-    """Build the discriminant from the output of `to_arrays`; None if there is none, as in models up to release 0.2.0."""
+    """Build the discriminant from the output of `to_arrays`; None without one, as in models up to release 0.2.0."""
     names = Discriminant.__dataclass_fields__
     return Discriminant(**{name: arrays[PREFIX + name] for name in names}) if has_discriminant(arrays) else None
 
@@ -143,7 +143,7 @@ def has_discriminant(arrays: Mapping[str, Any]) -> bool:
 
 
 def check_discriminant(schema: Schema, arrays: Mapping[str, Any]) -> None:
-    """Refuse arrays that are no discriminant over the codes of a schema. Raises InvalidArray."""
+    """Refuse arrays that are not a discriminant over the codes of a schema. Raises InvalidArray."""
     columns = check_array_type_and_shape(arrays, PREFIX + "columns", np.int64)
     is_wrong = (columns < 0) | (columns >= schema.n_attributes) | (np.diff(columns, prepend=-1) <= 0)
     check_array_elements(PREFIX + "columns", is_wrong, "names no attribute, or not in ascending order")

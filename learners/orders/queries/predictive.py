@@ -116,7 +116,7 @@ def _log_density(bge: BGe, node: int, own: tuple[int, ...], x: Floats) -> Floats
 
 
 def _log_t(bge: BGe, columns: list[int], x: Floats) -> Floats:
-    """Return the log density of some columns, a multivariate t distribution, (n,)."""
+    """Return the log density of the given columns, a multivariate t distribution, (n,)."""
     size = len(columns)
     if not size:
         return np.zeros(len(x))

@@ -111,11 +111,12 @@ class GraphQueries:
           and `is_covered`: whether the posterior's tables and orders hold the graph. If not, `log_posterior` is an upper
           bound and `notes` say why.
 
-        What comes from draws has a `standard_error`; with prior "graph", `effective_sample_size` tells how many draws of
-        equal weight they are worth. Where no order that the model covers has the known edges, a lattice grows around
-        them, and `coverage` is that lattice's; `pause` is called while it grows, and what it raises ends the answering.
+        Answers estimated from draws have a `standard_error`; with prior "graph", `effective_sample_size` is the
+        number of equally weighted draws that they are worth. Where no order that the model covers has the known
+        edges, a lattice grows around them, and `coverage` is that lattice's; `pause` is called while it grows, and
+        what it raises ends the answering.
 
-        Raises UnknownColumn, InvalidParameter; ImpossibleEdges if no graph has the edges that are said to be known;
+        Raises UnknownColumn, InvalidParameter; ImpossibleEdges if no graph has the known edges;
         NotGaussian; NetworkFileError.
         """
         self.check(query)

@@ -202,7 +202,7 @@ def align_file_columns(files: Sequence[SourceFile], types: Types) -> tuple[list[
     `types`: which columns are dropped, and by what rule others count where files differ: those of any file, of all, of
     the first.
     Returns the files, of which one that has other columns by itself is known as another, and the names of the columns.
-    Raises SourceError if files differ, and nothing is said of that.
+    Raises SourceError if files differ without a setting for it.
     """
     of_files = [file.arrow_schema.names for file in files]
     columns = list(dict.fromkeys(name for names in of_files for name in names))

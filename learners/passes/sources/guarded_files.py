@@ -1,6 +1,6 @@
 """A local file system that checks each file against the data roots once more after opening it.
 
-Between the check of a path and its opening, somebody with an account on the machine may replace the file by a link. An open file
+Between the check of a path and its opening, another user of the machine may replace the file by a link. An open file
 cannot be replaced, so the path of the open file decides.
 """
 

@@ -47,7 +47,7 @@ def json_lines_table(block: bytes, text: set[str], options: pajson.ParseOptions 
 
 
 def _with_texts(block: bytes, names: Collection[str]) -> bytes:
-    """Quote the numbers and booleans of some columns."""
+    """Quote the numbers and booleans of the given columns."""
     lines = []
     for line in block.splitlines():
         if line.strip():

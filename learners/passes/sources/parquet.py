@@ -96,7 +96,7 @@ class ParquetContent:
         return Bounds(pa.scalar(min(lows, default=None), kind), pa.scalar(max(highs, default=None), kind), n_null)
 
     def may_equal(self, row_group: int, column: str, values: Sequence[int | str]) -> bool:
-        """Return False if the bounds of a column in the footer tell that a row group has none of some values.
+        """Return False if the bounds of a column in the footer exclude the given values from a row group.
 
         Bounds decide for whole numbers in a column of integers and for texts in a column of texts; anything else may be there.
         """

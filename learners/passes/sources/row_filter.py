@@ -128,9 +128,8 @@ class Selection:
     def divide(self, identity: str) -> tuple[list[str], Source | None] | None:
         """Divide the rows with an identity into wanted rows and a source of the others, read once if they are few.
 
-        Returns the identities of the wanted files that these rows contain, and a source of the unwanted rows, None if
-        there are none; or None if the rows are unknown: they belong to no file here, or may not contain the wanted
-        rows.
+        Returns the identities of the wanted files that these rows contain, and a source of the unwanted rows, or
+        None; or None if the rows are unknown: they belong to no file here, or may not contain the wanted rows.
         """
         if identity not in self._divided:
             self._divided[identity] = self._divide(identity)

@@ -74,13 +74,14 @@ class Source:
     fragments : tuple of Fragment
         In file order.
     is_identified : bool
-        Whether the content can be told by its files: then statistics of it can be stored and found again.
+        True if the files identify the content: then statistics of it can be stored and found again.
     weight : RowWeight or None
         How often each row counts.
     snapshot : Snapshot or None
         Of a lake table.
     earlier, rewrites
-        What `since` found: a source of the files that have left; and identities of files -> those that hold their rows now.
+        What `since` found: a source of the files that have left; and identities of files -> files that now hold their
+        rows.
     """
 
     def __init__(self, files: Sequence[SourceFile], arrow_schema: pa.Schema, filesystem: pafs.FileSystem) -> None:
@@ -124,7 +125,7 @@ class Source:
         ----------
         uris : str, path, or sequence of them
             Files, directories, globs, or URIs such as s3://bucket/folder; a file that several of them name counts once.
-            Formats are told by the ends of the names: Parquet (and any other end), .csv, .tsv, .jsonl, .ndjson, .json,
+            The extensions determine the formats: Parquet (and any other end), .csv, .tsv, .jsonl, .ndjson, .json,
             .feather, .arrow, .ipc, .orc; text also with .gz, .bz2, .zst or .lz4.
         filesystem : pyarrow.fs.FileSystem, optional
             On which `uris` are paths; by default it follows from the URI.
@@ -254,7 +255,7 @@ class Source:
         return source
 
     def narrowed(self, conditions: Mapping[int, Sequence[Condition]]) -> Source:
-        """Select some files, each with the rows that meet these conditions beside those that they must meet already."""
+        """Select files, each with the rows that meet these conditions in addition to its existing ones."""
         return self.restricted({index: (*self._conditions.get(index, ()), *own) for index, own in conditions.items()})
 
     def of_few_rows(self, most: Mapping[int, Mapping[int, int]]) -> Source:
@@ -271,7 +272,7 @@ class Source:
         return source
 
     def may_equal(self, fragment: Fragment, column: str, values: Sequence[int | str]) -> bool:
-        """Return False if the footer tells that no value of a column in a fragment is one of some whole numbers or texts."""
+        """Return False if the footer excludes the given whole numbers or texts from a column of a fragment."""
         content = self.files[fragment.file].content
         if self._completion is not None or not isinstance(content, ParquetContent):
             return True
@@ -315,7 +316,7 @@ class Source:
         return source
 
     def known_by(self, contents: Mapping[int, str]) -> Source:
-        """Set the SHA-256 of all bytes of some files, by position."""
+        """Set the SHA-256 of all bytes of files, by position."""
         source = copy(self)
         source.files = tuple(
             replace(file, content_sha256=contents.get(index, file.content_sha256))
@@ -338,7 +339,9 @@ class Source:
         return own + [f"{file.path}: {hint.text}" for file in self.files for hint in file.hints.values()]
 
     def all_settings(self, *given: Mapping[str, object]) -> list[str]:
-        """Return one sentence with what the hints offer and what is `given` of columns; none without hints, or for one column."""
+        """Return one sentence with the options that the hints suggest and those `given` for columns; none without
+        hints, or for one column.
+        """
         hints = [hint for file in self.files for hint in file.hints.values() if hint.columns]
         offered: dict[str, dict[str, object]] = {}
         for name, fields in [item for hint in hints for item in hint.columns.items()]:
@@ -488,5 +491,5 @@ class _FewRows:
         return pa.RecordBatch.from_arrays(columns, self.source.arrow_schema.names)
 
     def __reduce__(self) -> tuple[type[Self], tuple[Source]]:
-        """Pickle only what is to be read."""
+        """Pickle only the parts to be read."""
         return type(self), (self.source,)

@@ -175,7 +175,7 @@ def csv_convert_options(
 
 
 class Hashed(io.RawIOBase):
-    """Byte stream that hashes what is read."""
+    """Byte stream that hashes the bytes read."""
 
     def __init__(self, stream: pa.NativeFile) -> None:
         self.stream, self.digest = stream, hashlib.sha256()

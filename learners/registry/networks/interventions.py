@@ -30,7 +30,7 @@ def adjustment_set(parents: Graph, cause: int, outcome: int) -> tuple[int, ...]:
     """Return a minimal set of columns z with P(outcome | do(cause)) = sum over z of P(outcome | cause, z) P(z).
 
     `parents`: of each node.
-    `cause`, `outcome`: the outcome is no parent of the cause.
+    `cause`, `outcome`: the outcome is not a parent of the cause.
 
     References
     ----------
@@ -84,8 +84,9 @@ def answer_after_intervention(
 ) -> Answer:
     """Answer a query after its intervention, if any; the answer then has `intervention`, see `describe_intervention`.
 
-    `most_bytes`: for the tables of an exact answer; FEWPASS_MEMORY unless given. Beyond it see `answer_exactly_or_by_samples`.
-    Raises UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence, NotSampled or NoWorlds.
+    `most_bytes`: for the tables of an exact answer; by default FEWPASS_MEMORY. Beyond it see
+    `answer_exactly_or_by_samples`. Raises UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence, NotSampled
+    or NoWorlds.
     """
     codes = intervention_codes(network.columns, query)
     cut, known = network.after(codes), query_after_intervention(query)
@@ -135,7 +136,7 @@ def describe_intervention(columns: Columns, parents: Graph, codes: Mapping[int, 
     """Describe the effect of setting columns on the arcs.
 
     Returns dict: `set`, the `cut` arcs, and, if one column is set, `back_door`: of each outcome whether the column is its
-    cause, and the columns to adjust for, by which observed rows alone would tell the same.
+    cause, and the columns to adjust for, with which observed rows alone give the same answer.
     """
     names = columns.names
     values = {} if isinstance(query, Surprise) else dict(query.do)

@@ -64,7 +64,7 @@ def likelihood_weighting_answer(
     `query`: of evidence only: interventions are cut already.
     `sampling`: its `error` is of each probability; of a marginal it is a share of the probability.
     `pause`: called before each block; what it raises ends the answering.
-    Returns dict: as of an exact answer, with `standard_error` or `standard_errors`, and `sampled`.
+    Returns dict: as in an exact answer, with `standard_error` or `standard_errors`, and `sampled`.
     Raises NotSampled of a kind of query that is not answered so; NoWorlds if no sample has a weight; UnknownColumn,
     InvalidEvidence, SchemaError.
 
@@ -132,7 +132,7 @@ def _sums(
 ) -> tuple[_Sums, float]:
     """Sum over as many blocks as needed; returns the sums and the largest standard error.
 
-    Only the variables asked for, those with evidence, and their ancestors are drawn.
+    It draws only the queried variables, those with evidence, and their ancestors.
     """
     known = [v for v, likelihood in enumerate(likelihoods) if (likelihood != 1.0).any()]
     needed = set(network.ancestors([*variables, *known]))

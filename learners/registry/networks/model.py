@@ -68,7 +68,7 @@ class NetworkModel(ArcModel):
 
     `circuit`: if it is compiled already.
     `max_edges`: of a circuit that `circuit` compiles.
-    `most_bytes`: for the tables of an exact answer without a circuit; FEWPASS_MEMORY unless given.
+    `most_bytes`: for the tables of an exact answer without a circuit; by default FEWPASS_MEMORY.
     """
 
     kind: ClassVar[str] = "network"
@@ -199,7 +199,7 @@ class NetworkModel(ArcModel):
         }
 
     def _tables_to_write(self) -> list[Floats]:
-        """Return all tables. Raises TablesTooLarge if they are too large to expand, so that context trees stand for them."""
+        """Return all tables. Raises TablesTooLarge if they are too large to expand and exist only as context trees."""
         tables = self.network.tables
         if any(isinstance(table, TreeTable) for table in tables):
             raise TablesTooLarge(sum(table.size for table in tables), MOST_CELLS)

@@ -64,16 +64,14 @@ def answer_network_queries(
 ) -> list[dict[str, Any]]:
     """Answer queries about the joint distribution of a model.
 
-    `model`: a network, a circuit, or a posterior over structures, which says by which `graph` it answers.
+    `model`: a network, a circuit, or a posterior over structures, which names the `graph` that answers.
     `compiled`: gives the model as a circuit; asked only if a query needs it.
-    `most_bytes`: for the tables of each network that is cut, or of another graph; FEWPASS_MEMORY unless given. Beyond it samples
-    answer.
-    `pause`: called again and again; what it raises ends the answering.
-    Returns list of dict: as `queries.answer_all` tells, after interventions as `interventions.answer_after_intervention` does, and
-    of averages as `graph_averaged_answer` does. `stands_for` of an answer holds the intervals that numbers of the evidence
-    stand for, if there are any (`interval_readings`).
-    Raises NoArcs, NoGraphs; UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence, InvalidParameter;
-    ImpossibleEdges, NoRows, NoTables, NotSampled, NoWorlds, TablesTooLarge.
+    `most_bytes`: for the tables of each network that is cut, or of another graph; by default FEWPASS_MEMORY. Beyond
+    it samples answer. `pause`: called again and again; what it raises ends the answering. Returns list of dict: as in
+    `queries.answer_all`, after interventions as `interventions.answer_after_intervention` does, and of averages as
+    `graph_averaged_answer` does. `stands_for` of an answer holds the intervals that numbers of the evidence stand
+    for, if there are any (`interval_readings`). Raises NoArcs, NoGraphs; UnknownColumn, InvalidEvidence, SchemaError,
+    ImpossibleEvidence, InvalidParameter; ImpossibleEdges, NoRows, NoTables, NotSampled, NoWorlds, TablesTooLarge.
     """
     plain = [query for query in queries if is_circuit_query(query)]
     whole = iter(compiled().answer(plain, pause) if plain else [])
@@ -94,7 +92,7 @@ def answer_network_queries(
 
 
 def interval_readings(schema: Schema, evidence: Evidence) -> dict[str, str]:
-    """Return the intervals that numbers of the evidence stand for, by column, such as {'age': '(35.5, 44.5]'}.
+    """Return the intervals as which numbers of the evidence are read, by column, such as {'age': '(35.5, 44.5]'}.
 
     Left out are ranges, which consist of whole intervals, intervals named by their labels, and columns whose own numbers the
     model knows. Raises SchemaError if a value is not a number.
@@ -186,11 +184,11 @@ def graph_averaged_answer(
     A graph's weight is its posterior probability times the probability of the evidence. Intervals come from
     graphs with drawn parameters.
 
-    Returns dict: as of one network, with `standard_error` of the draws of graphs, `interval` of probability `level`, `n`
-    draws, `n_graphs` different ones, and the posterior's `coverage`. `intervention` has probabilities: of each arc that is
-    cut, that a column is a cause, and that another one is to be adjusted for.
-    Raises InvalidParameter of a query that has no average; UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges or
-    ImpossibleEvidence; NoRows, NoTables or TablesTooLargeToSum.
+    Returns dict: as for one network, with `standard_error` of the draws of graphs, `interval` of probability `level`,
+    `n` draws, `n_graphs` different ones, and the posterior's `coverage`. `intervention` has probabilities: of each
+    cut arc, of a column being a cause, and of another one being in the adjustment set. Raises InvalidParameter of a
+    query that has no average; UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges or ImpossibleEvidence;
+    NoRows, NoTables or TablesTooLargeToSum.
     """
     if not isinstance(query, Marginal | Conditional | Moments) or (isinstance(query, Conditional) and query.joint):
         raise InvalidParameter(

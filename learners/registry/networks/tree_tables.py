@@ -1,4 +1,4 @@
-"""Probability tables of a network: dense, or read from context trees for the contexts that are asked for."""
+"""Probability tables of a network: dense, or read from context trees for the requested contexts."""
 
 from __future__ import annotations
 

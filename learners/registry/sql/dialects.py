@@ -75,7 +75,7 @@ class Dialect:
         return text if "e" in (text := repr(float(x))) else f"{text}e0"
 
     def largest(self, terms: Sequence[str]) -> str:
-        """Return the greatest of some expressions."""
+        """Return the largest of the given expressions."""
         return terms[0] if len(terms) == 1 else f"{self.greatest}({', '.join(terms)})"
 
     def exp(self, term: str) -> str:

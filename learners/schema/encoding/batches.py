@@ -53,7 +53,7 @@ class BatchPlan(NamedTuple):
 
 
 class BatchEncoder:
-    """Encoder of some attributes, batch by batch; threads may share one.
+    """Encoder of attributes, batch by batch; threads may share one.
 
     `dtype`: of the codes.
     `slowly`: `slowly(i, column, codes)` writes the codes of a column of any type, or raises SchemaError.

@@ -217,7 +217,7 @@ class _Columns:
 
 
 def batch_encoder(attributes: tuple[Attribute, ...], dtype: type[np.uint8] | type[np.uint16]) -> BatchEncoder:
-    """Create an encoder of some attributes; threads may share it."""
+    """Create an encoder of attributes; threads may share it."""
     columns = _Columns(attributes, dtype)
     return BatchEncoder(attributes, dtype, columns, columns.byte_table)
 
@@ -328,7 +328,7 @@ def encode(
     SchemaError
         If the type of a column does not fit, or a class is unknown.
     InvalidBuffers
-        If what is not trusted is not valid.
+        If untrusted buffers are invalid.
     InvalidParameter
         If rows or schema are nothing of the kind.
     """

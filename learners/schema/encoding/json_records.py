@@ -51,7 +51,7 @@ def short_value_text(value: object) -> str:
 
 
 def is_missing_mark(value: object) -> bool:
-    """Return whether a raw value stands for a missing one: None, NaN, or what pandas has for it."""
+    """Return True if a raw value is missing: None, NaN, or what pandas has for it."""
     return value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in MARKS
 
 
@@ -358,7 +358,7 @@ def encode_json_columns(columns: Mapping[str, Sequence[object]], schema: Schema)
 
 
 def check_is_record(record: object) -> None:
-    """Refuse a record that is no mapping (InvalidParameter)."""
+    """Refuse a record that is not a mapping (InvalidParameter)."""
     if record.__class__ is not dict and not isinstance(record, Mapping):
         raise InvalidParameter("record", type(record).__name__, "a mapping, such as {'name': value}")
 

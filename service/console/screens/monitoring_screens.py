@@ -74,9 +74,7 @@ def model_monitoring_screen(request: Request) -> JSONObject:
         return head | {"reason": f"{NO_DATA} {reason}"}
     if report["is_drifting"] is None:
         why = str(report.get("why", ""))
-        return head | {
-            "reason": f"{NO_DATA} {why[:1].upper()}{why[1:]}. What is kept of served rows: {report['mode']}."
-        }
+        return head | {"reason": f"{NO_DATA} {why[:1].upper()}{why[1:]}. Storage of served rows: {report['mode']}."}
     columns = [{**row, "quality": largest_rate_change_words(row)} for row in report["columns"][:MOST_COLUMNS]]
     return head | {
         "found": report,

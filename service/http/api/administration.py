@@ -25,7 +25,9 @@ class KeyRequest(RequestShape):
 
     name: Name
     role: Role
-    days: float | None = Field(default=None, gt=0, le=36_500, description="Until it expires; never unless given.")
+    days: float | None = Field(
+        default=None, gt=0, le=36_500, description="Days until the key expires; by default never."
+    )
 
 
 class KeyShape(Shape):
@@ -103,7 +105,7 @@ class WithdrawnShape(Shape):
     "/datasets/{name}/rules/withdraw",
     name="of_dataset",
     tags=["datasets"],
-    summary="Take back a rule of forgotten rows",
+    summary="Withdraw a rule of forgotten rows",
 )
 def forget_dataset_rows_endpoint(name: str, body: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
     """Withdraw a rule of forgotten rows of a data set, even a deleted one. Later trainings read those rows again;
@@ -114,7 +116,7 @@ def forget_dataset_rows_endpoint(name: str, body: WithdrawRequest, request: Requ
 
 @needs_role(Role.ADMIN)
 @router.post(
-    "/models/{name}/rules/withdraw", name="of_model", tags=["models"], summary="Take back a rule of forgotten rows"
+    "/models/{name}/rules/withdraw", name="of_model", tags=["models"], summary="Withdraw a rule of forgotten rows"
 )
 def forget_model_rows_endpoint(name: str, body: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
     """Withdraw a rule of forgotten rows of a model trained on files. Later trainings read those rows again; existing

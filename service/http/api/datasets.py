@@ -60,7 +60,7 @@ class ProfileShape(Shape):
 
     dataset: str
     target: str | None
-    n_rows: int = Field(description="How many were looked at.")
+    n_rows: int = Field(description="Number of rows in the profile.")
     names: list[str]
     rows: list[list[str | None]]
     classes: list[str]
@@ -122,7 +122,7 @@ def show_dataset_schema_endpoint(name: str, workspace: Ours) -> JSONObject:
 
 
 @needs_role(Role.TRAIN)
-@router.get("/{name}/profile", name="profile", summary="Look at rows and columns")
+@router.get("/{name}/profile", name="profile", summary="Show rows and columns")
 async def profile_dataset_endpoint(
     name: str, workspace: Ours, opening: Opening, target: str | None = None, search: str = ""
 ) -> ProfileShape:

@@ -21,7 +21,7 @@ from storage.models import model_versions
 
 router = APIRouter(tags=["health"])
 LABELS: set[str] = set()
-DAMAGED = "A version that is asked for cannot be used; if another was served before it, that is served on. fewpass doctor names it."
+DAMAGED = "A requested version cannot be used; if another was served before it, that one is still served. fewpass doctor names it."
 
 
 class Health(BaseModel):
@@ -65,13 +65,13 @@ async def healthz_endpoint() -> Health:
     return Health(version=VERSION)
 
 
-@router.get("/readyz", name="readyz", summary="Should requests be sent here?")
+@router.get("/readyz", name="readyz", summary="Is the server ready for requests?")
 async def readyz_endpoint(request: Request) -> Readiness:
     """Answer "ok" once the registry is open and the kernels are warm; 503 before that and while the server stops.
 
-    Degraded, and still 200, while the control database does not answer, a version that is asked for cannot be used, or jobs
-    wait and no worker lives: predictions go on, and to send them elsewhere would not help, as all servers share that
-    database and those files.
+    Degraded, and still 200, while the control database does not answer, a requested version cannot be used, or jobs
+    wait and no worker is alive: predictions continue, and sending them elsewhere would not help, since all servers
+    share that database and those files.
     """
     if (reason := request.app.state.not_ready) is not None:
         raise NotReady(reason)

@@ -76,8 +76,8 @@ def check_json_structure(body: bytes) -> None:
     """Refuse JSON that cannot be stored and shown unchanged (MalformedBody).
 
     Such are values nested more than `MOST_NESTED` deep, objects with two members of one name, of which readers keep one or
-    the other, and halves of characters, which no database and no file name can hold. What is no JSON at all is for others to
-    refuse.
+    the other, and halves of characters, which no database and no file name can hold. It does not check whether the
+    text is JSON.
     """
     try:
         content = json.loads(body, object_pairs_hook=_object_of_distinct_names)

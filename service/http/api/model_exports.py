@@ -23,9 +23,7 @@ def draw_model_picture_endpoint(reference: str, workspace: Ours, member: Member 
     return Response(product.draw_version_structure(workspace, reference, member), media_type="image/svg+xml")
 
 
-@router.get(
-    "/{reference}/edges.svg", name="edges_picture", summary="Draw how probable the edges of a posterior are", **SVG
-)
+@router.get("/{reference}/edges.svg", name="edges_picture", summary="Draw the edge probabilities of a posterior", **SVG)
 def draw_model_edges_endpoint(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
     """Draw the edge probabilities of a posterior over structures as a heat map, given edges that are present or absent."""
     content = product.draw_edge_posterior(workspace, reference, "edges", present, absent)

@@ -116,7 +116,7 @@ class FamilyShape(Shape):
     parents: list[str]
     values: list[str]
     contexts: list[ContextShape]
-    n_contexts: int = Field(description="How many there are; the answer holds at most `limit`.")
+    n_contexts: int = Field(description="Total number of contexts; the answer has at most `limit`.")
 
 
 class LineageShape(Shape):
@@ -174,9 +174,9 @@ def show_model_metrics_endpoint(reference: str, workspace: Ours) -> JSONObject:
     return dict(product.find_version(workspace, reference).metrics)
 
 
-@router.get("/{reference}/report", name="report", summary="Show how good a version is")
+@router.get("/{reference}/report", name="report", summary="Show the quality report of a version")
 def show_model_report_endpoint(reference: str, workspace: Ours) -> JSONObject:
-    """Show how good a version is on the rows its training was measured on: verdict, losses, calibration, confusion,
+    """Show the quality report of a version on the rows its training was measured on: verdict, losses, calibration, confusion,
     column importances.
     """
     return product.version_report(workspace, reference)
@@ -188,7 +188,7 @@ def show_model_structure_endpoint(reference: str, workspace: Ours, member: Membe
     return product.version_structure(workspace, reference, member)
 
 
-@router.get("/{reference}/families/{column}", name="family", summary="Show the table behind a column")
+@router.get("/{reference}/families/{column}", name="family", summary="Show the probability table of a column")
 def show_model_family_endpoint(
     reference: str, column: str, workspace: Ours, limit: Annotated[int, Query(ge=1, le=10_000)] = 200
 ) -> FamilyShape:
@@ -261,9 +261,9 @@ def delete_model_endpoint(name: str, workspace: Ours, predictor: Ahead) -> Prune
     return Pruned(removed=removed)
 
 
-@router.get("/{reference}/lineage", name="lineage", summary="Show where a version comes from")
+@router.get("/{reference}/lineage", name="lineage", summary="Show the lineage of a version")
 def show_model_lineage_endpoint(reference: str, workspace: Ours) -> LineageShape:
-    """Show where a version comes from: files, job, schema, request and library versions."""
+    """Show the lineage of a version: files, job, schema, request and library versions."""
     return LineageShape.model_validate(product.version_lineage(workspace, reference))
 
 
@@ -321,14 +321,14 @@ def list_model_promotions_endpoint(
     return PageShape[PromotionShape].model_validate(product.list_promotions(workspace, name, limit, cursor))
 
 
-@router.get("/{name}/retention", name="retention", summary="Show how many versions of a model are kept")
+@router.get("/{name}/retention", name="retention", summary="Show the retention of a model")
 def show_model_retention_endpoint(name: str, workspace: Ours) -> Retention:
-    """Show how many versions of a model are kept; null for all."""
+    """Show the retention of a model; null for all."""
     return Retention(keep=product.retention_of(workspace, name))
 
 
 @needs_role(Role.ADMIN)
-@router.put("/{name}/retention", name="set_retention", summary="Say how many versions of a model are kept")
+@router.put("/{name}/retention", name="set_retention", summary="Set the retention of a model")
 def set_model_retention_endpoint(name: str, request: Retention, workspace: Ours) -> Retention:
     """Set how many versions of a model are kept. Nothing is removed until the model is pruned, by request or after its
     next refresh.
@@ -342,7 +342,7 @@ def set_model_retention_endpoint(name: str, request: Retention, workspace: Ours)
 def prune_model_versions_endpoint(
     name: str, workspace: Ours, predictor: Ahead, keep: Annotated[int | None, Query(ge=1, le=1_000_000)] = None
 ) -> Pruned:
-    """Remove all versions but the newest `keep`, by default as the retention says; never one that an alias points to."""
+    """Remove all versions but the newest `keep`, by default the retention; never one that an alias points to."""
     removed = product.prune_model_versions(workspace, name, keep)
     predictor.refresh()
     return Pruned(removed=removed)

@@ -26,25 +26,25 @@ Span = Annotated[str, Query(pattern=SPAN, examples=["24h"])]
 Against = Annotated[
     str, Query(description="training, window:7d, same-hour:4w or version:3", max_length=64, examples=["training"])
 ]
-Until = Annotated[datetime | None, Query(description="The end of the window; now unless given.")]
+Until = Annotated[datetime | None, Query(description="End of the window; by default now.")]
 Answer = dict[str, object]
 
 
 class MonitorRequest(Body, extra="forbid"):
-    """A change of what is kept of the served rows of one model."""
+    """A change of how the served rows of one model are stored."""
 
     mode: Literal["off", "counts", "rows"] = "counts"
     denied: list[str] = Field(default=[], max_length=10_000, description="Columns whose values are not counted.")
 
 
 class MonitorShape(Shape):
-    """Monitoring choice of one model: what is kept of its served rows."""
+    """Monitoring choice of one model: how its served rows are stored."""
 
     mode: str
     denied: list[str]
 
 
-@router.get("/models/{reference}/monitoring", name="monitoring", summary="Is the model still right?")
+@router.get("/models/{reference}/monitoring", name="monitoring", summary="Show drift and estimated accuracy")
 def monitor_model_endpoint(
     reference: str, workspace: Ours, window: Span = "24h", until: Until = None, against: Against = "training"
 ) -> Answer:
@@ -52,7 +52,7 @@ def monitor_model_endpoint(
     return product.monitoring_window_report(workspace, reference, window=window, until=until, against=against)
 
 
-@router.get("/models/{reference}/monitoring/windows", name="windows", summary="Show a timeline of what was served")
+@router.get("/models/{reference}/monitoring/windows", name="windows", summary="Show a timeline of served rows")
 def list_monitoring_windows_endpoint(
     reference: str,
     workspace: Ours,
@@ -123,15 +123,15 @@ def show_accuracy_over_time_endpoint(
     return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
 
 
-@router.get("/models/{name}/monitor", name="show_choice", summary="Show what is kept of served rows")
+@router.get("/models/{name}/monitor", name="show_choice", summary="Show how served rows are stored")
 def show_monitoring_choice_endpoint(name: str, workspace: Ours) -> MonitorShape:
     """Show the monitoring choice of a model, or the server's default."""
     return MonitorShape.model_validate(product.monitoring_choice(workspace, name))
 
 
-@router.put("/models/{name}/monitor", name="choose", summary="Decide what is kept of served rows")
+@router.put("/models/{name}/monitor", name="choose", summary="Set how served rows are stored")
 def set_monitoring_choice_endpoint(name: str, request: MonitorRequest, workspace: Ours) -> MonitorShape:
-    """Set what is kept of the served rows of a model. Processes follow at their next write, within a minute; existing
+    """Set how the served rows of a model are stored. Processes follow at their next write, within a minute; existing
     counts stay.
     """
     choice: MonitorChoice = {"mode": request.mode, "denied": request.denied}
@@ -144,10 +144,10 @@ MOST_LABELS = 100_000
 class LabelEntry(Body, extra="forbid"):
     """The true class of one prediction."""
 
-    id: str | None = Field(default=None, min_length=1, max_length=256, description="As the prediction answered it.")
+    id: str | None = Field(default=None, min_length=1, max_length=256, description="Id from the prediction.")
     key: str | None = Field(default=None, min_length=1, max_length=280, description="Or your own key.")
     label: bool | int | str = Field(examples=[">50K"])
-    at: datetime | None = Field(default=None, description="When it was known; now unless given.")
+    at: datetime | None = Field(default=None, description="Time at which the label became known; by default now.")
 
     @model_validator(mode="after")
     def _has_one(self) -> "LabelEntry":
@@ -180,7 +180,7 @@ class RuleRequest(Body, extra="forbid"):
         default=None,
         ge=30,
         le=10_000_000,
-        description="Point champion back if so many labelled rows say that the version before it predicts them better; needs mode rows.",
+        description="Move champion back if, on this many labelled rows, the version before it predicts better; needs mode rows.",
     )
 
 
@@ -188,7 +188,7 @@ class WebhookRequest(Body, extra="forbid"):
     """A URL, and the alerts and events to send to it."""
 
     url: str = Field(max_length=2000, examples=["https://hooks.example.com/fewpass"])
-    models: list[str] = Field(default=[], max_length=1000, description="All unless some are named.")
+    models: list[str] = Field(default=[], max_length=1000, description="Models to send events of; by default all.")
     secret: str | None = Field(default=None, max_length=200, description="whsec_ and base64; made unless given.")
     events: list[EventKind] = Field(default=[], max_length=20, description="Kinds of events; by default alerts alone.")
 
@@ -225,7 +225,7 @@ def show_alert_rule_endpoint(name: str, workspace: Ours) -> Answer:
     return dict(product.alert_rule(workspace, name))
 
 
-@router.put("/models/{name}/alert-rule", name="set_rule", summary="Say when a model alerts")
+@router.put("/models/{name}/alert-rule", name="set_rule", summary="Set when a model alerts")
 def set_alert_rule_endpoint(name: str, request: RuleRequest, workspace: Ours) -> Answer:
     """Set the window, the reference and the limits of a model's alerts, and whether its webhooks stay silent."""
     rule = cast("RuleRecord", request.model_dump(exclude_none=True))
@@ -238,19 +238,19 @@ def list_alerts_endpoint(workspace: Ours, model: str | None = None, is_open: boo
     return [dict(one) for one in product.list_alerts(workspace, model, is_open=is_open)]
 
 
-@router.post("/alerts/{alert}/acknowledge", name="acknowledge", summary="Note that an alert was seen")
+@router.post("/alerts/{alert}/acknowledge", name="acknowledge", summary="Mark an alert as seen")
 def acknowledge_alert_endpoint(alert: str, workspace: Ours) -> Answer:
     """Mark an alert as seen. It stays open until its alarm ends."""
     return dict(product.acknowledge_alert(workspace, alert))
 
 
-@router.post("/alerts/{alert}/mute", name="mute", summary="Send no more about an alert")
+@router.post("/alerts/{alert}/mute", name="mute", summary="Mute an alert")
 def mute_alert_endpoint(alert: str, workspace: Ours) -> Answer:
     """Mute an alert: webhooks are sent neither its resolution nor a new firing of the same alarm of the model."""
     return dict(product.mute_alert(workspace, alert))
 
 
-@router.post("/alerts/{alert}/unmute", name="unmute", summary="Send about an alert again")
+@router.post("/alerts/{alert}/unmute", name="unmute", summary="Unmute an alert")
 def unmute_alert_endpoint(alert: str, workspace: Ours) -> Answer:
     """Unmute an alert: webhooks are sent its events again."""
     return dict(product.mute_alert(workspace, alert, is_muted=False))
@@ -279,7 +279,7 @@ def create_webhook_endpoint(request: WebhookRequest, workspace: Ours) -> Answer:
 
 
 @needs_role(Role.ADMIN)
-@router.delete("/webhooks/{webhook}", name="delete", status_code=204, summary="Send nothing there any more")
+@router.delete("/webhooks/{webhook}", name="delete", status_code=204, summary="Remove a webhook")
 def delete_webhook_endpoint(webhook: str, workspace: Ours) -> None:
     """Delete a webhook. Its past deliveries stay in the log."""
     product.delete_webhook(workspace, webhook)

@@ -66,10 +66,10 @@ class Preconditions:
 def preconditions(
     if_match: Annotated[
         str | None,
-        Header(max_length=1000, description="The `ETag` of the state that you have read; 412 if it changed."),
+        Header(max_length=1000, description="`ETag` of the state that you read; 412 if it has changed since."),
     ] = None,
     if_none_match: Annotated[
-        str | None, Header(max_length=10, description="`*`: only if there is no such object yet, otherwise 412.")
+        str | None, Header(max_length=10, description="`*`: only if the object does not exist yet, otherwise 412.")
     ] = None,
 ) -> Preconditions:
     """Return the preconditions of a request. Raises InvalidRequest if a header cannot be read."""

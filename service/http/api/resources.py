@@ -122,7 +122,7 @@ class Openings:
     """Threads that open data sets, at most `n_most` of each kind: object stores, which may hang, have separate threads.
 
     So have files that are read, which may take as long as a request may, beside those that are only looked for; and queries and
-    what-ifs, which compute: whoever lists or submits something does not wait for them.
+    what-ifs, which compute: so requests that list or submit something do not wait for them.
     """
 
     def __init__(self, n_most: int) -> None:

@@ -66,7 +66,7 @@ def open_data_source(
     Parameters
     ----------
     is_remote : whether they came over REST: then they, and the files that they lead to, must lie in the data roots
-    columns : what the request says of columns, beside what is registered with the data set
+    columns : column settings of the request, in addition to those of the data set
     schema : of the model that is to read the rows; it and `columns` tell which columns of CSV and JSON lines are text
     at : version or time of a lake table
     """
@@ -230,7 +230,7 @@ def _is_below(place: str, root: str) -> bool:
 class DatabaseQuery:
     """A database query named by a URI; `uri` is the form shown and stored, without secrets.
 
-    `place` is what is opened: the path of a DuckDB file, or the URI of a PostgreSQL server with its secret.
+    `place` is the path to open: the path of a DuckDB file, or the URI of a PostgreSQL server with its secret.
     """
 
     uri: str
@@ -261,9 +261,8 @@ def parse_database_uri(uri: str) -> DatabaseQuery:
     """Parse a database URI into its query.
 
     `duckdb://shop.db?table=orders`, `duckdb:///data/shop.db?query=SELECT …`, `postgresql://ana@host/shop?query=SELECT …`, and
-    `credentials://shop?query=SELECT …` with such a URI in FEWPASS_CREDENTIALS_SHOP. A query with spaces is taken as it stands, one without
-    is percent-decoded.
-    Raises InvalidRequest if the URI carries a secret, SourceError.
+    `credentials://shop?query=SELECT …` with such a URI in FEWPASS_CREDENTIALS_SHOP. A query with spaces is used
+    unchanged, one without is percent-decoded. Raises InvalidRequest if the URI carries a secret, SourceError.
     """
     check_uri_secrets([uri])
     match = _QUESTION.search(uri)
@@ -287,7 +286,7 @@ def materialise_database_uris(workspace: Workspace, uris: Sequence[str]) -> list
     """Replace each database URI by a Parquet file of its rows, and return all URIs.
 
     The query runs once, now; the file in the workspace's folder `queries` replaces that of an earlier run. So all
-    passes see the same rows, and a refresh counts the file anew if they have changed. Raises InvalidRequest or
+    passes see the same rows, and a refresh counts the file again if they have changed. Raises InvalidRequest or
     SourceError, Unwritable if the disk does not take the rows.
     """
     return [str(_written(workspace, parse_database_uri(uri))) if is_database_uri(uri) else uri for uri in uris]

@@ -109,7 +109,7 @@ class Ledger:
         """Return the schema of the last training with this target, these columns and the same cut point parameters
         (CorruptFile).
 
-        None if there is none, or rows that it was inferred from were forgotten since.
+        None if it does not exist, or if rows that it was inferred from have been forgotten since.
         """
         path = self._schema_path(target, overrides, cuts_by)
         if not path.exists() or not self._knows_rules(path):
@@ -173,7 +173,7 @@ def source_file_record(file: SourceFile) -> JSONObject:
 def remove_dataset_statistics(directory: Path) -> None:
     """Remove the statistics and notes of a deleted data set or model, which describe its files and not its name.
 
-    The rules of forgotten rows stay: most data sets are deleted to be registered again, and those rows shall not come back.
+    The rules of forgotten rows stay: most data sets are deleted to be registered again, and those rows must not return.
     """
     for name in (STATISTICS, SCHEMAS):
         shutil.rmtree(directory / name, ignore_errors=True)
@@ -202,9 +202,9 @@ def statistics_ledger(workspace: Workspace, request: TrainRequest, run: Run) -> 
 def verify_files(source: Source, ledger: Ledger, report: Report) -> None:
     """Read all bytes of all files and store their SHA-256, so that a rewritten file is recognised as a new one.
 
-    Statistics that were counted of these files before anybody had read them whole are removed: nobody knows what the files
-    held then. Formats that are read completely on opening need no such check. `report` gets the progress after each block,
-    and may raise. Raises SourceError if a file cannot be read, or changes meanwhile.
+    Statistics that were counted of these files before anybody had read them whole are removed: the contents of the
+    files at that time are unknown. Formats that are read completely on opening need no such check. `report` gets the
+    progress after each block, and may raise. Raises SourceError if a file cannot be read, or changes meanwhile.
     """
     noted = _contents(ledger)
     n_total, n_done, digests = sum(file.size for file in source.files), 0, dict[str, str]()

@@ -55,7 +55,7 @@ class Not(Condition):
 
 
 def inherit_forgetting_rules(workspace: Workspace, source: Source, ledger: Ledger) -> Forgotten:
-    """Return the rules of some data after storing with it those made for the same files under another name."""
+    """Add the rules made for the same files under other names to those of this data, store them, and return all."""
     forgotten = forgetting_rules_of_files(workspace, source, ledger.rules_path)
     save_forgetting_rules(workspace, forgotten)
     return forgotten

@@ -63,7 +63,7 @@ class KeptBack:
         return {name: value for name, value in asdict(self).items() if name != "is_worse" or not value}
 
     def decides_by(self, holdout_by: str) -> str:
-        """Return which rows decide how a learner uses columns that only go on, see `learners.registry.recipes.learner`."""
+        """Return which rows decide how a learner uses growing columns, see `learners.registry.recipes.learner`."""
         return "order" if self.goes_on and holdout_by == "auto" else holdout_by
 
     def _not_learned(self) -> str:
@@ -91,7 +91,7 @@ class KeptBack:
             ]
         decided = f", and decide whether {self.goes_on!r}, which grows with them, is used" if self.goes_on else ""
         return [
-            f"The last rows, as they are given, are predicted worse ({losses}){decided}: future rows may be like them. Use --holdout-by "
+            f"The last rows in the given order are predicted worse ({losses}){decided}: future rows may be like them. Use --holdout-by "
             "order to evaluate on the last rows (docs/limits.md#time)."
         ]
 

@@ -33,11 +33,12 @@ MOST_FILES = 50  # that rows are read from, spread evenly
 def dataset_profile(workspace: Workspace, name: str, target: str | None = None, search: str = "") -> JSONObject:
     """Return some rows of a data set, and for each column the values by class and the share of missing rows.
 
-    Classes are those of `target`, or of the data set's own; one that has a single value is a column like any other. `search` is in the name of each column told. Returns `rows`, the
-    first `SHOWN_ROWS`, of `n_rows` that were looked at: the first of parts spread evenly over the files, without forgotten
-    ones. `columns`, at most `MOST_COLUMNS` of `n_columns`: `missing`, a share; `labels` and `counts`, rows by class and label.
-    `classes`; `left_out` with the reason of each column. Raises NotFound, OutsideRoots, SourceError, UnknownColumn,
-    SchemaError or EmptyData.
+    Classes are those of `target`, or of the data set's own; one that has a single value is a column like any other.
+    the name of each returned column contains `search`. Returns `rows`, the first `SHOWN_ROWS`, of `n_rows` that were
+    looked at: the first of parts spread evenly over the files, without forgotten ones. `columns`, at most
+    `MOST_COLUMNS` of `n_columns`: `missing`, a share; `labels` and `counts`, rows by class and label. `classes`;
+    `left_out` with the reason of each column. Raises NotFound, OutsideRoots, SourceError, UnknownColumn, SchemaError
+    or EmptyData.
     """
     get_dataset(workspace, name)
     limit = workspace.settings.request_timeout_s

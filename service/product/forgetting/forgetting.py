@@ -154,7 +154,7 @@ def _served(
     source: Source,
     predicate: RowPredicate,
 ) -> JSONObject | None:
-    """Return what was forgotten of predictions; None unless the request names their key column."""
+    """Return the forgotten predictions; None unless the request names their key column."""
     if request.prediction_key is None:
         return None
     names = [version.name for version in affected]
@@ -166,7 +166,7 @@ def _served(
 def check_forget_condition(workspace: Workspace, request: ForgetRequest, *, is_remote: bool) -> None:
     """Refuse an invalid condition, one that may fail on some values, and one that names a column missing from the data.
 
-    Schemas of earlier trainings tell the columns; only what they lack is looked for in the files, and not in object
+    Schemas of earlier trainings define the columns; only what they lack is looked for in the files, and not in object
     stores: no request shall wait for them. Raises InvalidPredicate, InvalidRequest, NotFound, OutsideRoots or
     SourceError.
     """
@@ -201,7 +201,7 @@ def _columns_of(version: ModelVersion) -> list[str]:
 def retrain_without_forgotten(workspace: Workspace, run: Run) -> JSONObject:
     """Retrain each model with the request of its newest version, from the statistics minus the forgotten rows.
 
-    If asked for, networks alone are published first where trees are learned again.
+    On request, networks alone are published first if trees must be trained again.
     """
     request, versions = ForgetRequest(**run.request), []
     rules = {forgotten_rule_sha256(RowPredicate(where).text) for where in request.conditions}
@@ -230,7 +230,7 @@ def _is_from_scratch(version: ModelVersion) -> bool:
 def _trained_again(
     workspace: Workspace, newest: ModelVersion, run: Run, *, networks_first: bool
 ) -> Iterator[JSONObject]:
-    """Train a version again, and yield what was published: first, if asked for, the networks of a version with trees."""
+    """Train a version again, and yield the published versions: first, on request, the networks of a version with trees."""
     request = _request_again(newest)
     # What was served by an alias shall not go on knowing the rows; networks that stood in for the version have its aliases.
     stand_ins = [version.version for version in _versions(workspace, newest.name) if _stands_in(version)]
@@ -275,7 +275,7 @@ def costs_of_trees(workspace: Workspace, request: ForgetRequest) -> list[str]:
 
 
 def queue_later_proof(workspace: Workspace, run: Run) -> JSONObject:
-    """Return the result of a job that forgets, with the id of the job that will prove it (`proof_job`) if that was asked for."""
+    """Return the result of a job that forgets, with the id of the job that will prove it (`proof_job`) on request."""
     request, result = ForgetRequest(**run.request), run.receipts["receipt"]
     if not request.prove_later or request.dry_run or not result.get("versions"):
         return result
@@ -419,9 +419,10 @@ def _holding(
 ) -> Iterator[str]:
     """Yield existing versions that were learned with the rows; deleting them is left to their owner.
 
-    Also those that were trained on the same files under another name. A file that was never searched, because it was gone
-    by then, may have held such rows: it counts for the models of the data itself. `searched` has the rows of each file, by
-    its digests: a file that another model reads in another way is known by that of what is stored.
+    This includes models trained on the same files under another name. A file that was never searched, because it was
+    gone by then, may have held such rows: it counts for the models of the data itself. `searched` has the rows of
+    each file, by its digests: a file that another model reads differently is identified by the digest of its stored
+    bytes.
     """
     rules = {forgotten_rule_sha256(predicate.text) for predicate in predicates}
     for model in iterate_page_items(partial(list_models, workspace)):
@@ -469,8 +470,8 @@ def withdraw_forgetting_rule(
 
     `name` is of a data set, one that was deleted included, or of a model that was trained on files; without a `kind` it is
     whichever has the rule. Who does it and why are kept with the rule. Returns `name`, `where`, `withdrawn_at`, `by`,
-    `reason`, and under which other names the rule stands (`still_under`). Raises InvalidRequest if no such rule stands;
-    NotFound, CorruptFile or Unwritable.
+    `reason`, and the other names to which the rule applies (`still_under`). Raises InvalidRequest if there is no such
+    rule; NotFound, CorruptFile or Unwritable.
     """
     if not reason.strip():
         raise InvalidRequest("Give a reason, which is kept with the rule.", field="reason")

@@ -49,10 +49,10 @@ def forget_predictions(
 ) -> dict[str, int]:
     """Forget predictions by client key or prediction id, for every version of a model (NotFound).
 
-    Where rows are kept (mode "rows") what was counted of them is subtracted, but for how many values were absent, null,
-    unseen or out of range. Nobody knows which row bare counts came from. Predictions that a server has yet to
-    write are noted, and it leaves them out. Returns how many written `predictions` and `labels` were removed, and rows
-    `subtracted` from the counts.
+    If rows are kept (mode "rows"), their counts are subtracted, except those of absent, null, unseen and out-of-range
+    values. Nobody knows which row bare counts came from. Predictions that a server has yet to write are noted, and it
+    leaves them out. Returns how many written `predictions` and `labels` were removed, and rows `subtracted` from the
+    counts.
     """
     name = Watching(workspace, reference).version.name
     root = workspace.layout.root

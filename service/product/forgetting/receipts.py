@@ -72,7 +72,7 @@ def searched_files(
 
 
 def add_forgetting_receipt(workspace: Workspace, run: Run) -> JSONObject:
-    """Return the result of a job that forgets, with a signed `receipt`; where it is None, `no_receipt` says why.
+    """Return the result of a job that forgets, with a signed `receipt`; if it is None, `no_receipt` gives the reason.
 
     Several conditions have a receipt each (`receipts`). A dry run has none.
     """

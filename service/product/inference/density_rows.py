@@ -236,7 +236,7 @@ def variables_to_impute(model: CircuitModel, filling: Filling, names: Sequence[s
 def imputed_cells(
     model: CircuitModel, batch: pa.RecordBatch, variables: Sequence[int], filling: Filling, first_row: int
 ) -> tuple[Mask, Floats]:
-    """Return a mask of the missing cells of some variables, and the values that fill them.
+    """Return a mask of the missing cells of the given variables, and the values that fill them.
 
     Returns `is_missing` (n_variables, n_rows) bool, and `values` (n_draws, n_variables, n_rows) float64, NaN elsewhere.
     """

@@ -1,6 +1,7 @@
 """The what-if explorer: every answer of a model about one case.
 
-Each part is what another verb answers; a part that a model cannot answer says why, and the others go on.
+Each part is what another verb answers; a part that a model cannot answer has the reason instead, and the others are
+answered.
 """
 
 import math
@@ -55,7 +56,7 @@ class WhatIfRequest(Body):
 
     evidence: dict[str, Known] = Field(
         default_factory=dict,
-        description="Null: the value is missing. A column that is left out is not known. A list is a set of values. The label of an "
+        description="Null means that the value is missing. An omitted column is unknown. A list is a set of values. The label of an "
         "interval, such as `(22.5, inf]`, stands for every number in it.",
         examples=[{"outlook": ["sunny", "rain"], "humidity": 71.5}],
     )

@@ -28,9 +28,10 @@ MOST_AT_ONCE = 100
 
 
 def send_pending_events(workspace: Workspace) -> int:
-    """Send to every webhook the events after those that it has been sent, oldest first; returns how many were tried.
+    """Send to every webhook the events that it has not been sent, oldest first; returns how many were tried.
 
-    A receiver that fails misses the event, as the log of deliveries says, and gets the next ones at the next call.
+    A receiver that fails misses the event, which the log of deliveries records, and gets the next ones at the next
+    call.
     """
     root, n_tried = workspace.layout.root, 0
     for webhook_id, stored in read_alert_records(root, "webhooks").items():

@@ -10,7 +10,7 @@ MODES = ("off", "counts", "rows")
 
 
 def set_monitoring_choice(workspace: Workspace, name: str, choice: MonitorChoice) -> MonitorChoice:
-    """Set what is kept of a model's served rows; processes follow at their next write.
+    """Set how a model's served rows are stored; processes follow at their next write.
 
     Raises InvalidRequest if the mode or a column is not known; NotFound.
     """

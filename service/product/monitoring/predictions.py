@@ -35,7 +35,7 @@ class Label:
     """The true class of a prediction.
 
     `text` is the id that the prediction was answered with, or the client's own key; `at` is aware, when the class was known:
-    now unless given.
+    by default now.
     """
 
     kind: str
@@ -58,8 +58,8 @@ def add_prediction_labels(workspace: Workspace, reference: str, labels: Sequence
     """Store labels; the later of two labels of a prediction counts, and repeating one changes nothing.
 
     Labels find the version of the model that made the prediction. Returns how many are `accepted`, and of these `matched` and
-    `pending`: predictions are written once a minute, and kept for a time. Raises InvalidRequest, naming the label that is no
-    class of the model; NotFound.
+    `pending`: predictions are written once a minute, and kept for a time. Raises InvalidRequest, naming the label
+    that is not a class of the model; NotFound.
     """
     version = load_served_model(workspace, reference)
     schema = version.schema
@@ -189,7 +189,7 @@ def labelled_prediction_report(labelled: Labelled, measured: Mapping[str, object
 def accuracy_over_time(labelled: Labelled, since: datetime, step: timedelta, n_steps: int) -> list[JSONObject]:
     """Report accuracy and mean confidence of the predictions of each step; null where too few have labels.
 
-    A calibration error of few rows is high by chance: it is told from `LEAST_CALIBRATED` rows on.
+    A calibration error of few rows is high by chance: it is reported from `LEAST_CALIBRATED` rows on.
     """
     places = (labelled.at - int(since.timestamp() * 1e6)) // (step // timedelta(microseconds=1))
     confidence, is_right = labelled.p.max(axis=1, initial=0.0), labelled.p.argmax(axis=1) == labelled.y
@@ -281,7 +281,8 @@ def prediction_confidence_counts(
 ) -> JSONObject:
     """Count predictions by class and confidence; counts below five are null.
 
-    The window ends now, or at `until`. Raises InvalidRequest if the model predicts no class, or the window is no time; NotFound.
+    The window ends now, or at `until`. Raises InvalidRequest if the model predicts no class, or the window is not a
+    period; NotFound.
 
     Returns
     -------

@@ -40,7 +40,7 @@ PREFIX = "whsec_"
 def create_webhook(
     workspace: Workspace, url: str, models: list[str], secret: str | None = None, events: Sequence[str] = ()
 ) -> JSONObject:
-    """Send alerts and events of some models (of all, if none is named) to a URL; only the answer holds the secret.
+    """Send alerts and events of models (by default all) to a URL; only the answer holds the secret.
 
     Parameters
     ----------
@@ -169,8 +169,8 @@ def check_webhook_url(workspace: Workspace, url: str) -> str:
     """Refuse a URL that is not http(s) or leads to loopback, private or link-local networks (where clouds keep
     secrets).
 
-    `FEWPASS_WEBHOOK_HOSTS` names hosts that are allowed all the same. Returns the address to connect to: what was looked at
-    is what is asked. Raises InvalidRequest.
+    `FEWPASS_WEBHOOK_HOSTS` names hosts that are allowed all the same. Returns the address to connect to: the checked
+    address is the one called. Raises InvalidRequest.
     """
     parts = urlsplit(url if url.isprintable() else "")  # which overlooks line breaks, and httpx refuses them
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:

@@ -163,7 +163,7 @@ def monitoring_window_report(
 
     A `window` such as 24h or 7d has whole hours, to the one of `until`, or the present one. `against` is training, window:7d,
     same-hour:4w or version:3. Returns what `learners.monitoring.drift_report.drift_report` does, with `model`, `version`, `mode`,
-    `since`, `until` and `gaps`; without rows `is_drifting` is None and `why` says what is missing.
+    `since`, `until` and `gaps`; without rows `is_drifting` is None and `why` gives the reason.
     """
     watching = Watching(workspace, reference)
     end = hour_end(until)

@@ -41,7 +41,7 @@ FIRST_LOOK = 1_000  # entries of folders, before a job is queued: a tenth of a s
 
 
 def check_job_request(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
-    """Refuse a job that is bound to fail, as far as can be known without reading data.
+    """Refuse a job that must fail, if this is evident without reading data.
 
     Raises OutsideRoots, NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence or SchemaError.
     """
@@ -84,7 +84,7 @@ def _check_named(workspace: Workspace, request: AnyRequest, *, is_remote: bool) 
 def check_job_files(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
     """Refuse a job whose files or columns are missing.
 
-    Object stores are not asked whether files are there: a request shall not wait for them. Raises SourceError or
+    The existence of files in object stores is not checked: a request shall not wait for them. Raises SourceError or
     UnknownColumn.
     """
     access = remote_file_access(workspace.settings) if is_remote else ANYWHERE
@@ -105,7 +105,7 @@ def check_job_files(workspace: Workspace, request: AnyRequest, *, is_remote: boo
 def check_local_uri_exists(uri: str, look: Look | None = None) -> None:
     """Refuse a local path or pattern that matches nothing or that the system refuses to read (SourceError).
 
-    `look` says what may be looked at, and how much of it, for all URIs of a request.
+    `look` sets which folders may be searched and how far, for all URIs of a request.
     """
     path = file_uri_to_path(uri)
     try:

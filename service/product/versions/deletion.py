@@ -41,11 +41,11 @@ def delete_model(workspace: Workspace, name: str) -> list[int]:
 def prune_model_versions(
     workspace: Workspace, name: str, keep: int | None = None, *, job_id: str | None = None
 ) -> list[int]:
-    """Delete all but the newest `keep` versions with their files, by default as the retention says; return the deleted
+    """Delete all but the newest `keep` versions with their files, by default the retention; return the deleted
     versions.
 
-    Those that an alias points at stay, and those that a job made or names which has not ended: it may be comparing or
-    promoting them just now. The job `job_id`, which prunes, needs its own no more.
+    Versions with an alias stay, and so do those that an unfinished job created or names, since it may be comparing or
+    promoting them. The job `job_id`, which prunes, needs its own no more.
     """
     if keep is None:
         keep = retention_of(workspace, name)

@@ -73,8 +73,8 @@ def import_version(
     """Add an exported version to the registry as the next version of `name` (by default the exported name), after
     checking all of it.
 
-    One that came over REST, `is_remote`, is read in a process of its own. Raises InvalidRequest if a byte differs from what
-    was exported, or it is not a model that this release can answer with.
+    One that came over REST, `is_remote`, is read in a separate process. Raises InvalidRequest if a byte differs from
+    what was exported, or it is not a model that this release can answer with.
     """
     if is_remote:
         return run_in_child_process(workspace, import_version, path, name, is_trusted=False)

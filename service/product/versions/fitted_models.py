@@ -71,7 +71,7 @@ def load_fitted_model(path: Path) -> Fitted:
     """Read a model from a file written by `save_fitted_model` or `export` after checking every byte, or a network from
     a BIF, XMLBIF or XDSL file.
 
-    The model is tried in this process. `fewpass models import` tries files of strangers in a process of its own. Raises
+    The model is tried in this process. `fewpass models import` tries untrusted files in a separate process. Raises
     NotFound if there is no such file; CorruptFile if it is another file, is damaged, or is not a model that this
     release can answer with; NetworkFileError, InvalidNetwork or NetworkTooLarge.
     """

@@ -1,4 +1,4 @@
-"""Rows that a version has learned, among those that it is to be measured on."""
+"""Rows that a version has learned, among those on which it is measured."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class LearnedRows:
         return [index for index, file in enumerate(source.files) if self._place(file) is not None]
 
     def changed_files(self, source: Source) -> list[int]:
-        """Return the positions of files that it has learned from with another content; unless it kept rows back by time,
-        nobody knows which of their rows it has learned.
+        """Return the positions of files that it has learned from with another content; unless it kept rows back by
+        time, the rows that it has learned are unknown.
         """
         if self.by is not None and self.by.by == "time" and self.by.column in source.arrow_schema.names:
             return []

@@ -61,7 +61,7 @@ def provenance_tables(
 def request_with_last_columns(workspace: Workspace, request: TrainRequest) -> TrainRequest:
     """Return the request, with column overrides that an update omits taken from the newest version's training.
 
-    An empty entry takes back what was said, and says nothing itself.
+    An empty entry removes the former settings.
     """
     before: dict[str, object] = {}
     if request.update:

@@ -30,7 +30,7 @@ def export_model_circuit(model: "Model", form: Form, of: CircuitOf = "columns") 
 
     As a `model` it is a file that `import` and `fewpass.load` take. Raises NoJoint if it has no joint distribution;
     NetworkTooLarge if its network needs too large a circuit; NoCircuit if its leaves have several columns;
-    PictureTooLarge if a picture is asked for, and the circuit has too many regions for one; NoPosterior or
+    PictureTooLarge if the circuit has too many regions for a picture; NoPosterior or
     TooManyParentSets of graphs.
     """
     # Here, for the command line names the forms long before it needs a circuit.

@@ -22,7 +22,7 @@ MARGIN = 14.0
 # ALIKE: where nothing is known of what an edge tells.
 THINNEST, THICKEST, ALIKE = 1.0, 6.0, 1.5
 # What an edge tells, by the unit of the graph.
-WEIGHT_WORDS = {"probability": "{:.3g} probability", "log loss": "saves {:.3g} of log loss a row"}
+WEIGHT_WORDS = {"probability": "{:.3g} probability", "log loss": "saves {:.3g} of log loss per row"}
 BEND = 0.12  # of what lies across the layers, as in boxes.js
 # By classes where a page has styles of its own; written out where the picture stands alone.
 STYLE = (
@@ -45,8 +45,8 @@ LONGEST_END = 12
 class Bars(NamedTuple):
     """Values shown as bars in a box.
 
-    `is_ordered` says that the values are intervals of numbers, from the least; `ends` are, of a column of numbers without
-    intervals, the least and the greatest that training saw.
+    `is_ordered` means that the values are ascending intervals of numbers; `ends` are, of a column of numbers without
+    intervals, the minimum and maximum of training.
     """
 
     words: Sequence[str]
@@ -101,7 +101,7 @@ def column_graph_svg(
     Parameters
     ----------
     link : where a click on a column's name leads
-    alone : whether the picture is a file of its own, with its styles; in a page these are the page's
+    alone : True if the picture is a separate file, with its styles; in a page these are the page's
     blamed : columns to mark, each with the words that say why
     bars : columns whose boxes hold a bar for each value
     """

@@ -21,7 +21,7 @@ FOLD, UNFOLD = "− ", "+ "
 def region_graph(model: Model, opened: Collection[int] | None = None) -> JSONObject:
     """Return the regions of a model's circuit as a graph, from the root down to the collapsed ones.
 
-    The regions in `opened` are unfolded; unless given, those nearest the root, as long as few are drawn. Raises
+    The regions in `opened` are unfolded; by default those nearest the root, as long as few are drawn. Raises
     InvalidParameter if there is no such region; NoCircuit, NoJoint or NetworkTooLarge.
 
     Returns

@@ -33,8 +33,8 @@ def model_structure(model: Model, member: int | None) -> JSONObject:
 def version_family_table(workspace: Workspace, reference: str, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:
     """The table behind a column of a network: rows and probabilities of each value in each context, the largest first.
 
-    The table of an ensemble is that of its joint member. At most `limit` contexts are listed. Raises NoGraph if the model
-    is no network; UnknownColumn.
+    The table of an ensemble is that of its joint member. At most `limit` contexts are listed. Raises NoGraph if the
+    model is not a network; UnknownColumn.
     """
     return model_family_table(load_served_model(workspace, reference).model, column, limit)
 
@@ -94,10 +94,10 @@ def export_version_sql(
 ) -> tuple[str, Path | None]:
     """Export a version as SQL that answers every row of a table; see `learners.registry.sql.script.sql_script`.
 
-    `beside` is the file that the script goes into: where the tables are too large for a script, that of log probabilities
+    `beside` is the path of the script file: if the tables are too large for a script, the table of log probabilities
     becomes a Parquet file beside it.
 
-    The view is called like the model, with `_` for dots, unless it gets a name. Raises NoSQL, TooLargeForSQL,
+    By default the view has the name of the model, with `_` for dots. Raises NoSQL, TooLargeForSQL,
     UnknownDialect, UnsupportedColumn, UnwritableText, UnknownColumn or InvalidParameter.
     """
     version = load_served_model(workspace, reference)

@@ -111,7 +111,7 @@ def test_intervals_labels_and_reasons_of_many_classes_and_their_monitoring(shop,
     body = {"json": {"records": rows_of(shop, 1).to_pylist()}}
     assert "256" in problem(client.post(PATH, params={"interval": 0.9}, **body), 422)["detail"]
     both = problem(client.post(PATH, params={"interval": 0.9, "top_k": 2}, **body), 422)
-    assert both["detail"] == "Intervals are of all classes: ask for them without top_k."
+    assert both["detail"] == "Intervals cover all classes: request them without top_k."
     kept = problem(client.post(PATH, params={"id": "true"}, **body), 422)
     assert "classes are counted but not kept for labels; omit the id" in kept["detail"]
     reasons = client.post("/v1/models/articles/explain", **body).json()["explanations"][0]

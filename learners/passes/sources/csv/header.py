@@ -76,9 +76,8 @@ def read_csv_header(stream: pa.NativeFile, path: str, options: Dialect) -> Heade
 
     `stream`: at the beginning of the file, unpacked.
     `path`: for messages.
-    `options`: what the user says of it.
-    Raises SourceError if there are no names, one of them twice, or more of them than fit; and where another dialect reads
-    what this one does not.
+    `options`: the user's options for it. Raises SourceError if there are no names, one of them twice, or more of them
+    than fit; and where another dialect reads what this one does not.
     """
     dialect, text, is_whole = _head(stream, path, options)
     if not text.strip():

@@ -148,7 +148,7 @@ class PlainLines(io.RawIOBase):
 
 
 class Quotes:
-    """Tracks whether lines begin inside a quoted value, where a comment mark is text.
+    """Tracks whether lines begin inside a quoted value, in which a comment mark is text.
 
     `dialect`: a delimiter that is not yet known may be any that is detected automatically.
     """

@@ -282,9 +282,9 @@ class _Form:
 class NumberTally:
     """Counts of the numeric values of a column, and the values that are not numbers.
 
-    A column of words only costs an inspection of its first block.
+    A column of words costs only an inspection of its first block.
 
-    `reading`: by which values are read already.
+    `reading`: the options that already apply.
     """
 
     def __init__(self, reading: Reading) -> None:

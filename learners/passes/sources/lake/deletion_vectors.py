@@ -31,7 +31,7 @@ MARKS = (b"deletionVector", b"sidecar", b"\\u")
 def named_log_files(filesystem: pafs.FileSystem, place: str, path: str, logs: Iterable[str]) -> list[str]:
     """Return the paths of the non-data files that commits and checkpoints reference.
 
-    `place`: the table as it was asked for, for messages.
+    `place`: the table as requested, for messages.
     `path`: the same on the file system.
     `logs`: commits and checkpoints, by their paths.
     Raises SourceError if one is outside the folder of the table.

@@ -52,12 +52,10 @@ def read_delta_snapshot(
 ) -> Snapshot:
     """Read the table at a version or time.
 
-    `place`: the table as it was asked for, for messages.
-    `path`: the same on the file system.
-    `at`: a version, or a time as ISO 8601: the last version that was committed by then. None: the newest one.
-    `access`: what may be read, asked of each file of the log before it is opened, and of all vectors of deleted rows.
-    Raises SourceError if the library is not there, the table has no such version, or asks its readers for what we do not
-    know.
+    `place`: the table as requested, for messages. `path`: the same on the file system. `at`: a version, or a time as
+    ISO 8601: the last version that was committed by then. None: the newest one. `access`: what may be read, asked of
+    each file of the log before it is opened, and of all vectors of deleted rows. Raises SourceError if the library is
+    not there, the table has no such version, or asks its readers for what we do not know.
     """
     try:
         from deltalake import DeltaTable

@@ -33,7 +33,7 @@ def read_iceberg_snapshot(
 ) -> Snapshot:
     """Read the table at a snapshot or time.
 
-    `place`: the table as it was asked for, for messages.
+    `place`: the table as requested, for messages.
     `path`: its folder or a metadata file, on the file system.
     `at`: the id of a snapshot, or a time as ISO 8601: the last one by then. None: that of the metadata file, or of the
     newest one.

@@ -45,7 +45,7 @@ class TableFiles(FileIO):
     The metadata names all files by absolute location; they are resolved below the folder, even if the table was
     copied. So no metadata can reference another location.
 
-    `place`: the table as it was asked for, for messages.
+    `place`: the table as requested, for messages.
     `folder`: on the file system.
     `location`: the table's own address, once it is known.
     """

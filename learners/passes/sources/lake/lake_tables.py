@@ -130,11 +130,12 @@ def lake_table_snapshot(
 ) -> Snapshot | None:
     """Return the snapshot of a path or URI; None if it is not a lake table.
 
-    `uri`: as it was asked for.
+    `uri`: the URI as requested.
     `path`: of its place on the file system.
-    `at`: version or time, unless the URI says it.
+    `at`: version or time, unless the URI has it.
     `access`: what may be read, asked of the log, of vectors of deleted rows and of all files before they are opened.
-    Raises SourceError if it cannot be read, or has no such version; or if it is no lake table and a version is asked for.
+    Raises SourceError if it cannot be read, or has no such version; or if a version is requested and it is not a lake
+    table.
     """
     kind, place, own_at = parse_lake_table_uri(uri)
     if at is not None and own_at is not None and at != own_at:
@@ -167,9 +168,10 @@ def lake_table_changes(
     known: KnownSnapshot,
     access: FileAccess = ANYWHERE,
 ) -> Changes:
-    """Find the files that left the table since a snapshot with counted statistics; empty if that is of another table.
+    """Find the files that left the table since a snapshot with counted statistics; empty for a snapshot of another
+    table.
 
-    `files`: those of the snapshot, in its order.
+    `files`: the files of the snapshot, in its order.
     """
     is_same = (known.kind, known.folder) == (snapshot.kind, snapshot.folder)
     if not is_same or known.version == snapshot.version:

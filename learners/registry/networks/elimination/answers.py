@@ -28,7 +28,7 @@ from learners.registry.networks.likelihood_weighting import NotSampled, likeliho
 
 
 class EliminationSource(Source):
-    """Exact inference in a network without a circuit, given likelihoods of some variables."""
+    """Exact inference in a network without a circuit, conditioned on the likelihoods of given variables."""
 
     def __init__(self, elimination: Elimination, likelihoods: Likelihoods = NOTHING) -> None:
         self.elimination, self.weights = elimination, likelihoods.log_weights
@@ -60,7 +60,7 @@ class EliminationSource(Source):
 
 
 def elimination_query_handlers(elimination: Elimination, likelihoods: Likelihoods) -> Batches:
-    """Return the handlers of each query kind for a network, given likelihoods of some variables."""
+    """Return the handlers of each query kind for a network, conditioned on the likelihoods of given variables."""
     source = EliminationSource(elimination, likelihoods)
     return {**source.batches, "map": partial(_most_probable, elimination, likelihoods.log_weights)}
 

@@ -1,4 +1,4 @@
-"""Most probable values of some variables with the others summed out: max-product elimination, best first."""
+"""Most probable values of the given variables with the others summed out: max-product elimination, best first."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class CliqueTree:
         return sum(clique.n_cells for clique in self.cliques)
 
     def place_of(self, scope: Collection[int]) -> int:
-        """Return the clique that contains all of some variables, which a family or query joins."""
+        """Return the clique that contains all variables of a family or query."""
         return min(self.home[v] for v in scope)
 
 
@@ -84,7 +84,7 @@ _Steps = list[tuple[int, int]]
 
 
 def _order(neighbours: Sequence[int], sizes: Sequence[int], is_last: Sequence[bool], rule: str) -> _Steps:
-    """Eliminate the variable with the least score first; neighbours are bits of an integer."""
+    """Eliminate the variable with the lowest score first; neighbours are bits of an integer."""
     around = list(neighbours)
     logs = [math.log(size) for size in sizes]
 

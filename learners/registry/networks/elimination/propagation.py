@@ -17,7 +17,7 @@ MOST_SPREAD = 650.0
 
 
 class Factor(NamedTuple):
-    """A function of some variables, in elimination order, and of the row."""
+    """A function of variables, in elimination order, and of the row."""
 
     scope: tuple[int, ...]
     values: Floats  # (n_rows or 1, sizes of the scope ...), the largest of each row 1; in logarithms 0
@@ -201,7 +201,7 @@ class Propagation:
 
 
 def _spread(values: Floats) -> float:
-    """Return the nats between the largest and the least positive entry."""
+    """Return the nats between the largest and the smallest positive entry."""
     least = float(np.min(values, where=values > 0.0, initial=np.inf))
     return math.log(float(values.max()) / least) if least < np.inf else 0.0
 

@@ -59,7 +59,7 @@ class _Plan(NamedTuple):
 
 
 class _Pass(NamedTuple):
-    """Upward pass for some rows, with the log (n_rows,) of each total."""
+    """Upward pass for rows, with the log (n_rows,) of each total."""
 
     propagation: Propagation
     collected: Collected
@@ -72,7 +72,7 @@ class Elimination:
     Parameters
     ----------
     network : of discrete variables
-    most_bytes : for the tables of an answer; FEWPASS_MEMORY unless given
+    most_bytes : for the tables of an answer; by default FEWPASS_MEMORY
     pause : called between two tables; what it raises ends the answering
 
     References
@@ -100,7 +100,7 @@ class Elimination:
         return self.plan(frozenset(observed), frozenset(targets)).n_cells
 
     def row_logs(self, x: Array, weights: Mapping[int, Floats]) -> Floats:
-        """Return the log probability of rows, times the likelihoods of some variables, (n_rows,) float64."""
+        """Return the log probability of rows, times the likelihoods of the given variables, (n_rows,) float64."""
         logs = np.empty(x.shape[1])
         for rows, observed in self._patterns(x):
             plan = self.plan(frozenset(observed), frozenset(weights))

@@ -67,7 +67,7 @@ class InvocationResponse(msgspec.Struct):
     classes: list[str | int | bool]
 
 
-@router.get("/ping", name="ping", summary="Should requests be sent here?", response_class=PlainTextResponse)
+@router.get("/ping", name="ping", summary="Is the server ready for requests?", response_class=PlainTextResponse)
 async def ping_endpoint(request: Request) -> PlainTextResponse:
     """Answer an empty line once the server is ready; 503 before."""
     if (reason := request.app.state.not_ready) is not None:

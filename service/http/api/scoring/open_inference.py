@@ -78,7 +78,7 @@ class Output(msgspec.Struct):
 
 
 class InferResponse(msgspec.Struct):
-    """`prediction` (n,), `probabilities` (n, classes) and, if asked for, `classes` (classes,)."""
+    """`prediction` (n,), `probabilities` (n, classes) and, on request, `classes` (classes,)."""
 
     model_name: str
     model_version: str
@@ -200,7 +200,7 @@ def encode_inference_response(
 ) -> tuple[bytes, int | None]:
     """Return the body of an answer, and the length of its JSON part if binary tensors follow.
 
-    `outputs` are all (name, datatype, values); those that the request names are sent.
+    `outputs` are all (name, datatype, values); only those named in the request are sent.
     """
     by_default = bool(request.parameters.get("binary_data_output", False))
     selection = {output.name: output.parameters for output in request.outputs or ()}
@@ -293,7 +293,7 @@ async def inference_server_live_endpoint() -> LiveShape:
     return LiveShape()
 
 
-@router.get("/health/ready", name="ready", summary="Should requests be sent here?")
+@router.get("/health/ready", name="ready", summary="Is the server ready for requests?")
 async def inference_server_ready_endpoint(request: Request) -> ReadyShape:
     """Answer whether the server is ready, as /readyz does."""
     if (reason := request.app.state.not_ready) is not None:

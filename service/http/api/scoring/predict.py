@@ -67,7 +67,7 @@ class Options(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the answer is only classes and probabilities, and nobody will look it up later."""
+        """Return True if the answer has only classes and probabilities, and is not stored for later."""
         return self.interval is None and not self.id and self.key is None and self.top_k is None
 
 

@@ -85,12 +85,12 @@ class WhatIfResponse(BaseModel):
     absent: dict[str, str]
     warnings: list[str] = Field(
         default_factory=list,
-        description="One sentence for each value that training never saw, such as a number out of range.",
+        description="One sentence for each unseen value, such as a number out of range.",
     )
 
 
 @needs_role(Role.PREDICT)
-@router.post("/{name}/whatif", name="ask", summary="Answer a case from every side")
+@router.post("/{name}/whatif", name="ask", summary="Analyse one case")
 async def ask_model_endpoint(name: str, body: WhatIfRequest, request: Request, opening: Opening) -> WhatIfResponse:
     """Answer everything about one case in one call: prediction, interval, contributions, posterior with surprise and
     the next column to ask for, completion, edges.

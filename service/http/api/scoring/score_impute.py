@@ -45,7 +45,7 @@ from storage.control.api_keys_and_sessions import Role
 
 SCORE_PATH, IMPUTE_PATH = "/v1/models/{name}/score", "/v1/models/{name}/impute"
 ROWS_AT_ONCE = 256  # between two looks at the clock
-Overlooked = Annotated[bool, msgspec.Meta(description="Overlook columns that the model does not know.")]
+Overlooked = Annotated[bool, msgspec.Meta(description="Ignore columns that the model does not know.")]
 Rows = TypeVar("Rows")
 
 
@@ -98,13 +98,12 @@ class ScoreResponse(msgspec.Struct):
     log_likelihoods: Annotated[list[float | None], msgspec.Meta(examples=[[-3.1, -7.4]])]
     surprise_ranks: Annotated[list[int | None], msgspec.Meta(examples=[[2, 1]])]
     densities: Annotated[
-        list[str], msgspec.Meta(description="Columns whose part of the likelihood is a density, not a probability.")
+        list[str],
+        msgspec.Meta(description="Columns that contribute a density to the likelihood instead of a probability."),
     ]
     average: Annotated[
         JSONObject | None,
-        msgspec.Meta(
-            description="How graphs were averaged: exactly, or of n draws with the standard error of the mean."
-        ),
+        msgspec.Meta(description="Average over graphs: exact, or from n draws with the standard error of the mean."),
     ] = None
 
 
@@ -117,7 +116,9 @@ class ImputeResponse(msgspec.Struct):
     n_filled: int
     n_left: Annotated[
         int,
-        msgspec.Meta(description="Missing cells left: of impossible rows, or of values without a name of their own."),
+        msgspec.Meta(
+            description="Number of cells that could not be filled: in impossible rows, or because a draw gave a rare value without a name."
+        ),
     ]
 
 

@@ -126,7 +126,7 @@ def test_the_last_rows_are_kept_back_where_that_is_asked_and_pointed_at_where_no
         pq.write_table(table(first, n_rows).drop_columns(["when"]), tmp_path / f"{part}.parquet", row_group_size=400)
     version, warned = train(workspace, tmp_path)
     assert version.metrics["evaluated_on"] == "hold-out"
-    assert any("The last rows, as they are given" in text and "--holdout-by order" in text for text in warned)
+    assert any("The last rows in the given order" in text and "--holdout-by order" in text for text in warned)
     chosen.clear()
     version, _ = train(workspace, tmp_path, holdout_by="order")
     require_parts(version, chosen, list(range(1_600)), list(range(1_600, 2_000)))

@@ -20,7 +20,7 @@ INNER = {
     "multicast": "224.0.0.1 ff02::1",
     "broadcast": "255.255.255.255",
     "no address": "::",
-    "form of old": "::127.0.0.1 ::8.8.8.8",
+    "deprecated form": "::127.0.0.1 ::8.8.8.8",
     "as IPv6": "::ffff:127.0.0.1 ::ffff:8.8.8.8",
     "SIIT": "::ffff:0:169.254.169.254 ::ffff:0:8.8.8.8",
     # The last has an IPv4 address in the middle (RFC 6052, section 2.2).
@@ -29,7 +29,7 @@ INNER = {
     "Teredo": "2001:0:a9fe:a9fe::1",
     "segments": "5f00::1",
     "site-local": "fec0::1",
-    "not of the public internet": "4000::1 f000::1 200::1",
+    "not on the public internet": "4000::1 f000::1 200::1",
 }
 OUTSIDE = ["8.8.8.8", "9.255.255.255", "93.184.216.34", "172.32.0.1", "192.0.1.0", "223.255.255.255"]
 OUTSIDE += ["2606:2800:220:1:248:1893:25c8:1946", "2001:4860:4860::8888", "2a00::1", "64:ff9b::5db8:d822"]

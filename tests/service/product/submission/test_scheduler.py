@@ -175,7 +175,7 @@ def test_what_cannot_be_meant_is_refused_at_once(workspace):
 
     for error, words, change in (
         (NotFound, "no dataset 'wether'", {"dataset": "wether"}),
-        (ValueError, "nothing is left to compare on", {"holdout": 0}),
+        (ValueError, "there are no rows to compare on", {"holdout": 0}),
         (ValueError, "moved by the promotion rule", {"aliases": ["champion"]}),
     ):
         with pytest.raises(error, match=words):
