@@ -164,7 +164,7 @@ class LeaseKeeper:
 class Crew:
     """The workers of a workspace as seen by another process, and the number of queued jobs.
 
-    Gone are those whose slot is free, or that were silent for longer than their lease by the clock; `stranded` jobs
+    A worker is gone if its slot is free, or if it was silent for longer than its lease by the clock; `stranded` jobs
     are recorded as running, but their worker is gone. `silent` jobs have a worker, and have recorded nothing for
     longer than a lease.
     """

@@ -139,7 +139,7 @@ def open_duckdb_for_writing(draft: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 def open_duckdb_for_reading(path: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Provide a connection that reads a published file; CorruptFile if DuckDB cannot read it.
 
-    `instance` is of the file's folder, of somebody who reads many files; by default a new one.
+    `instance` is shared by callers that read many files of a folder; by default a new one.
     """
     # DuckDB would replay a log, and damage in one opens silently with fewer rows.
     if path.with_name(path.name + ".wal").exists():

@@ -19,10 +19,10 @@ class Views:
     An attribute without groupings has one view, its own codes; one with groupings has a view for each distinct
     grouping.
 
-    `base`: the schema by which rows are encoded.
-    `only`: of each attribute just the view by this grouping.
-    `schema`: with one attribute for each view, those of a column side by side; names repeat.
-    `attribute`, (n_views,) int64: the attribute that each view is of.
+    `base`: the schema that encodes rows.
+    `only`: use only the view of this grouping for each attribute.
+    `schema`: a schema with one attribute per view; views of a column are adjacent and share its name.
+    `attribute`, (n_views,) int64: the attribute of each view.
     """
 
     def __init__(self, schema: Schema, only: int | None = None) -> None:
