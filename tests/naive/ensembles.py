@@ -141,17 +141,21 @@ def prefix_losses(log_p, depths, log_prior, y):
 
 
 def discriminant_scores(discriminant, x):
-    """(n, n_classes) scores of codes: the log share of the class and the marginal normal log density of what is known."""
+    """(n, n_classes) scores of codes: the log share of the class and the marginal normal log density of what is known, bounded."""
     scores = np.split(discriminant.scores, discriminant.starts[1:-1])
     found = np.zeros((x.shape[1], discriminant.log_shares.size))
     for row in range(x.shape[1]):
         codes = x[discriminant.columns, row]
         known = [place for place, own in enumerate(scores) if codes[place] < own.size]
         z = np.array([scores[place][codes[place]] for place in known])
-        for k, log_share in enumerate(discriminant.log_shares):
+        densities = []
+        for k in range(len(discriminant.log_shares)):
             density = 0.0
             if known:
                 mean, covariance = discriminant.means[k, known], discriminant.covariances[k][np.ix_(known, known)]
                 density = multivariate_normal(mean, covariance).logpdf(z) + len(known) / 2 * np.log(2 * np.pi)
+            densities.append(density)
+        for k, (log_share, density) in enumerate(zip(discriminant.log_shares, densities, strict=True)):
+            density = max(density, max(densities) - discriminant.bound[0])
             found[row, k] = discriminant.weight[0] * (log_share + density)
     return found

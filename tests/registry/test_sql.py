@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork, XGBoost
 from learners.classifiers.lookup import elimination
 from learners.ensembles import large
+from learners.ensembles.discriminants.gaussian import PREFIX
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.learner import drive
@@ -230,12 +231,13 @@ def test_wide_sums_for_the_lesser_part_of_an_answer_are_looked_up(auto, most, di
 
 @pytest.mark.parametrize("correction", ["drawn", "none"])
 def test_discriminants_answer_too(correction, dialect):
-    """Whole rows, rows that lack some columns, rows that lack all of them; with trees and without."""
+    """Whole rows, rows that lack some columns, rows that lack all of them; with trees, and without but with a bound that acts."""
     model = FewPassClassifier(members=2).fit(numbers_of(5, 250), "class").model_
     assert model.discriminant is not None and model.schema.attributes[0].has_missing
     if correction == "none":
         header, arrays = model.to_arrays()
-        model = type(model).from_arrays(header | {"weights": None}, arrays)
+        bound = {f"{PREFIX}bound": np.array([0.5])}
+        model = type(model).from_arrays(header | {"weights": None}, arrays | bound)
     rows = numbers_of(6, 40)
     check(model, pa.concat_tables([rows, with_holes(rows, 2, 0.4), with_holes(rows.slice(0, 5), 2, 1.0)]), dialect)
 

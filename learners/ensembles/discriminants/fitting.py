@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from threadpoolctl import threadpool_limits
 
 from learners.counts.folds import random_folds
-from learners.ensembles.discriminants.gaussian import Discriminant, whitened
+from learners.ensembles.discriminants.gaussian import Discriminant, bounded, whitened
 from learners.ensembles.weights import Rows, fit_term_weights, mean_log_loss
 from learners.kernels.arrays import Array, Codes, Floats, Integers, read_only_array
 from learners.schema import Chunk, Schema
@@ -33,6 +33,8 @@ SHRINKAGES: tuple[tuple[float | None, float], ...] = (
 STARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 # It has to lower the loss of rows left out by this share, and by so many standard errors.
 PAYS, STANDARD_ERRORS = 0.01, 1.5
+# The weighted evidence of Gaussian tails against a class is bounded by odds of as many as the rows; the weight counts as at least this.
+UNBOUNDED, LEAST_WEIGHT = np.array([np.inf]), 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,11 +137,12 @@ def fit_discriminant(
         folds = _Folds(z.astype(np.float64), rows.y, fold, log_shares)
         tried = [_weighed(left_out, folds.left_out(each, len(left_out)), first, threads) for each in SHRINKAGES]
         best = int(np.argmin([mean_log_loss(own, first) for _, own in tried]))
-        (share, weight), pooled = tried[best]
+        bound = np.log(np.array([rows.n_rows], np.float64)) / max(tried[best][0][1], LEAST_WEIGHT)
+        own = folds.left_out(SHRINKAGES[best], rows.n_rows, bound)
+        (share, weight), pooled = _weighed(left_out, own[: len(left_out)], first, threads)
         losses = [mean_log_loss(scores, first) for scores in (left_out, pooled)]
         if weight <= 0.0 or not _pays(left_out, pooled, first):
             return None
-        own = weight * folds.left_out(SHRINKAGES[best], rows.n_rows)
         means, covariances = folds.whole.gaussians(*SHRINKAGES[best])
     starts = np.concatenate([[0], np.cumsum([scores.size for scores in by_column.values()])])
     discriminant = Discriminant(
@@ -150,6 +153,7 @@ def fit_discriminant(
         means,
         (covariances + covariances.transpose(0, 2, 1)) / 2,
         np.array([weight]),
+        bound,
     )
     names = [schema.attributes[i].name for i in by_column]
     rows_of_all, diagonal = SHRINKAGES[best]
@@ -160,7 +164,7 @@ def fit_discriminant(
         "covariance": {"rows of all classes": rows_of_all, "diagonal": diagonal},
     }
     words = f"Gaussian discriminants of {m} columns lowered the log loss of left-out rows from {losses[0]:.4g} to {losses[1]:.4g}."
-    return FittedDiscriminant(discriminant, share, own, facts, words)
+    return FittedDiscriminant(discriminant, share, weight * own, facts, words)
 
 
 class _Folds:
@@ -171,8 +175,10 @@ class _Folds:
         self._moments = [_moments(z[fold == i], y[fold == i], log_shares.size) for i in range(N_FOLDS)]
         self.whole = _Moments(*(sum(parts) for parts in zip(*self._moments, strict=True)))
 
-    def left_out(self, shrinkage: tuple[float | None, float], n: int) -> Floats:
-        """Compute log probabilities (n, n_classes) of the first n rows, each by the moments of the other folds."""
+    def left_out(self, shrinkage: tuple[float | None, float], n: int, bound: Floats = UNBOUNDED) -> Floats:
+        """Compute log probabilities (n, n_classes) of the first n rows from the moments of the other folds; `bound` as in
+        `Discriminant`.
+        """
         scores = np.empty((n, self._log_shares.size))
         for i, own in enumerate(self._moments):
             rows = np.flatnonzero(self._fold[:n] == i)
@@ -180,7 +186,8 @@ class _Folds:
             means, covariances = self.whole.minus(own).gaussians(*shrinkage)
             for k, (mean, factor, log_sizes) in enumerate(zip(means, *whitened(covariances), strict=True)):
                 deviations = (z - mean) @ factor.T
-                scores[rows, k] = self._log_shares[k] - log_sizes.sum() - 0.5 * (deviations**2).sum(axis=1)
+                scores[rows, k] = -log_sizes.sum() - 0.5 * (deviations**2).sum(axis=1)
+        scores = self._log_shares + bounded(scores.T, bound).T
         return scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
 
 

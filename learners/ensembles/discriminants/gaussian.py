@@ -23,7 +23,8 @@ class Discriminant:
     """One Gaussian for each class, over scores of the codes of the selected columns. All arrays read-only.
 
     A row's score of a class is weight · (log share of the class + log density of the scores). The density of a row that lacks
-    columns is the marginal one of the others.
+    columns is the marginal one of the others. A log density counts as at least the largest of the row's minus `bound`: Gaussian
+    tails would exclude a class on the word of one outlier.
     """
 
     columns: Integers  # (m,) int64 attributes, ascending
@@ -33,6 +34,7 @@ class Discriminant:
     means: Floats  # (n_classes, m) float64
     covariances: Floats  # (n_classes, m, m) float64
     weight: Floats  # (1,) float64
+    bound: Floats  # (1,) float64, positive
 
     def __post_init__(self) -> None:
         freeze_arrays(*vars(self).values())
@@ -45,19 +47,25 @@ class Discriminant:
         """Add the scores of codes (n_attributes, n) to `out` (n, n_classes)."""
         for rows, deviations, factors, log_sizes in self._blocks(x):
             squares = _squared_lengths(deviations, factors)
-            own = self.log_shares[:, np.newaxis] - log_sizes.sum(axis=1) - 0.5 * squares
-            out[rows] += self.weight * own.T
+            densities = bounded(-log_sizes.sum(axis=1) - 0.5 * squares, self.bound)
+            out[rows] += self.weight * (self.log_shares[:, np.newaxis] + densities).T
 
     def log_terms(self, x: Codes, n_attributes: int) -> tuple[Floats, Floats]:
         """Return the terms that sum to the scores: those of the classes (n_classes,), and each attribute's
         (n_attributes, n, n_classes).
 
-        A column's term is its half of what the deviations of both columns contribute together.
+        A column's term is its half of what the deviations of both columns contribute together. What the bound adds to a class
+        is split among the columns by the sizes of their terms.
         """
         terms = np.zeros((n_attributes, x.shape[1], self.log_shares.size))
         for rows, deviations, factors, log_sizes in self._blocks(x):
             lengths = np.einsum("kjir,kir->kjr", factors, deviations)
             own = -0.5 * deviations * np.einsum("kjir,kjr->kir", factors, lengths) - log_sizes
+            densities, sizes = own.sum(axis=1), np.abs(own)
+            added = (bounded(densities, self.bound) - densities) / np.maximum(
+                sizes.sum(axis=1), np.finfo(np.float64).tiny
+            )
+            own += added[:, np.newaxis] * sizes
             terms[np.ix_(self.columns, rows)] += self.weight * own.transpose(1, 2, 0)
         return self.weight * self.log_shares, terms
 
@@ -111,6 +119,11 @@ class Discriminant:
         return {PREFIX + name: array for name, array in vars(self).items() if isinstance(array, np.ndarray)}
 
 
+def bounded(densities: Floats, bound: Floats) -> Floats:
+    """Raise log densities (n_classes, n) to at least the largest of a row minus `bound` (1,)."""
+    return np.maximum(densities, densities.max(axis=0) - bound)
+
+
 def whitened(covariances: Floats) -> tuple[Floats, Floats]:
     """Return the inverse Cholesky factors (…, m, m) of covariances, and the logarithms of the factors' diagonals (…, m)."""
     factors = np.linalg.cholesky(covariances)
@@ -153,10 +166,18 @@ def check_discriminant(schema: Schema, arrays: Mapping[str, Any]) -> None:
     check_array_offsets(PREFIX + "starts", starts, m, n_codes)
     is_wrong = np.diff(starts) != schema.domain_sizes[columns]
     check_array_elements(PREFIX + "starts", is_wrong, "has another number of codes than the column")
-    shapes = {"scores": (n_codes,), "log_shares": (k,), "means": (k, m), "covariances": (k, m, m), "weight": (1,)}
+    shapes = {
+        "scores": (n_codes,),
+        "log_shares": (k,),
+        "means": (k, m),
+        "covariances": (k, m, m),
+        "weight": (1,),
+        "bound": (1,),
+    }
     for name, shape in shapes.items():
         array = check_array_type_and_shape(arrays, PREFIX + name, np.float64, *shape)
         check_array_elements(PREFIX + name, ~np.isfinite(array), "holds a value that is not finite")
+    check_array_elements(PREFIX + "bound", arrays[PREFIX + "bound"] <= 0, "is not positive")
     for place, own in enumerate(arrays[PREFIX + "covariances"]):
         is_wrong = np.array([not np.array_equal(own, own.T) or bool((np.linalg.eigvalsh(own) <= 0).any())])
         check_array_elements(PREFIX + "covariances", is_wrong, f"is not positive definite for class {place}")

@@ -65,19 +65,30 @@ class DiscriminantInSQL:
                 shift = number(-float(factors[k, j] @ means[k]))
                 lengths.append(f"{balanced_sql_sum([*terms, shift])} AS u{k}_{j}")
         source = query.add("whitened", ["row_key", *lengths], source)
-        weight, sums = float(self._of.weight[0]), []
+        densities = []
         for k in query.classes:
-            constant = weight * float(self._of.log_shares[k] - log_sizes[k].sum())
             squares = balanced_sql_sum([f"u{k}_{j} * u{k}_{j}" for j in range(m)])
-            sums.append(f"{number(constant)} - {number(weight / 2)} * {squares} AS g{k}")
-        return query.add("gaussians", ["row_key", *sums], source)
+            densities.append(f"{number(-float(log_sizes[k].sum()))} - 5e-1 * {squares} AS e{k}")
+        return self._add_bounded(query, query.add("densities", ["row_key", *densities], source))
+
+    def _add_bounded(self, query: Query, source: str) -> str:
+        """Add the steps that bound the log densities e0, e1, … and weight them."""
+        number, dialect = query.dialect.number, query.dialect
+        weight, densities = float(self._of.weight[0]), [f"e{k}" for k in query.classes]
+        floor = f"{dialect.largest(densities)} - {number(float(self._of.bound[0]))} AS least"
+        source = query.add("floors", ["row_key", *densities, floor], source)
+        scores = [
+            f"{number(weight * float(self._of.log_shares[k]))} + {number(weight)} * {dialect.largest([f'e{k}', 'least'])} AS g{k}"
+            for k in query.classes
+        ]
+        return query.add("gaussians", ["row_key", *scores], source)
 
     def _add_marginal(self, query: Query, source: str) -> str:
         """Add the steps that sweep the covariances of each pattern of known columns, which inverts those of the known.
 
         Dempster (1969), Elements of continuous multivariate analysis, section 4.3.
         """
-        number, m = query.dialect.number, len(self._columns)
+        m = len(self._columns)
         sizes = [scores.size for scores in self._scores]
         places = list(enumerate(zip(self._columns, sizes, strict=True)))
         marks = [f"CASE WHEN c{column} < {size} THEN 1 ELSE 0 END AS n{place}" for place, (column, size) in places]
@@ -114,9 +125,6 @@ class DiscriminantInSQL:
         same = " AND ".join(f"p.{name} = s.{name}" for name in known)
         joined = f"{masked} AS s JOIN {swept} AS p ON p.i = {m} AND p.j = {m} AND {same}"
         joined += f" LEFT JOIN {squares} AS q ON q.row_key = s.row_key AND q.class = p.class"
-        weight, sums = float(self._of.weight[0]), []
-        for k in query.classes:
-            constant = number(weight * float(self._of.log_shares[k]))
-            score = f"{constant} - {number(weight / 2)} * (p.v + COALESCE(q.squares, 0e0))"
-            sums.append(f"SUM(CASE WHEN p.class = {k} THEN {score} ELSE 0e0 END) AS g{k}")
-        return query.add("gaussians", ["s.row_key", *sums], f"{joined}\n  GROUP BY s.row_key")
+        density = "-5e-1 * (p.v + COALESCE(q.squares, 0e0))"
+        sums = [f"SUM(CASE WHEN p.class = {k} THEN {density} ELSE 0e0 END) AS e{k}" for k in query.classes]
+        return self._add_bounded(query, query.add("densities", ["s.row_key", *sums], f"{joined}\n  GROUP BY s.row_key"))

@@ -52,6 +52,22 @@ def test_numbers_that_tell_nothing_do_no_harm(monkeypatch):
     assert own < min(0.72, loss() + 0.005)
 
 
+def test_no_outlier_excludes_a_class():
+    # Columns that move together in both classes, differently far: a row where they do not is many deviations from both.
+    rng = np.random.default_rng(7)
+    y = rng.integers(0, 2, 400)
+    z = rng.normal(size=(400, 1)) + (0.05 + 0.1 * y)[:, np.newaxis] * rng.normal(size=(400, 3))
+    table = pa.table({f"n{i}": z[:, i] for i in range(3)} | {"class": np.array(["a", "b"])[y]})
+    model = auto(table)
+    own = model.discriminant
+    assert own.weight[0] * own.bound[0] < 2 * np.log(400)
+    far = encode(pa.table({"n0": [z.max()], "n1": [z.min()], "n2": [0.0]}), model.schema)
+    out = np.zeros((1, 2))
+    own.add_scores(far.x, out)
+    odds = out[0] - own.weight[0] * own.log_shares
+    assert np.ptp(odds) == pytest.approx(own.weight[0] * own.bound[0])
+
+
 def test_threads_and_order_of_rows_do_not_matter():
     rows = numbers_of(2, 300)
     whole = auto(rows)

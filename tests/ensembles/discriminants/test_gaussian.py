@@ -22,7 +22,7 @@ from tests.naive import ensembles as naive
 SIZES = np.array([3, 4, 2, 6], np.int64)
 
 
-def discriminant_of(seed, columns=(0, 1, 3), n_classes=3):
+def discriminant_of(seed, columns=(0, 1, 3), n_classes=3, bound=3.0):
     rng = np.random.default_rng(seed)
     m, sizes = len(columns), SIZES[list(columns)]
     roots = rng.normal(size=(n_classes, m, m))
@@ -35,6 +35,7 @@ def discriminant_of(seed, columns=(0, 1, 3), n_classes=3):
         rng.normal(size=(n_classes, m)),
         (covariances + covariances.transpose(0, 2, 1)) / 2,
         np.array([0.7]),
+        np.array([bound]),
     )
 
 
@@ -58,9 +59,10 @@ def scores_of(discriminant, x):
     n_classes=st.integers(1, 4),
     n=st.integers(0, 12),
     absent=st.sampled_from((0.0, 0.3, 1.0)),
+    bound=st.sampled_from((0.1, 3.0, 1e300)),
 )
-def test_scores_are_weighted_marginal_densities(seed, columns, n_classes, n, absent):
-    discriminant = discriminant_of(seed, tuple(sorted(columns)), n_classes)
+def test_scores_are_weighted_marginal_densities(seed, columns, n_classes, n, absent, bound):
+    discriminant = discriminant_of(seed, tuple(sorted(columns)), n_classes, bound)
     x = codes_of(seed, n, absent)
     assert scores_of(discriminant, x) == pytest.approx(naive.discriminant_scores(discriminant, x), rel=1e-7, abs=1e-7)
 
@@ -112,6 +114,7 @@ def schema_of():
         ("covariances", lambda a: -a, "is not positive definite for class 0"),
         ("covariances", lambda a: a + np.triu(np.ones(3), 1), "is not positive definite for class 0"),
         ("weight", lambda a: np.append(a, 1.0), "of shape"),
+        ("bound", lambda a: -a, "is not positive"),
     ],
 )
 def test_arrays_that_are_no_discriminant_are_refused(name, change, message):
