@@ -2,6 +2,7 @@
 
 python -m benchmarks.drift_alarms                       # 200 windows a cell; the tables of docs/results/drift.md
 python -m benchmarks.drift_alarms --windows 50 --rows 20 200
+python -m benchmarks.drift_alarms --labels 1            # files that hold the class column
 
 A window is drawn as training was. An alarm that rows repeat, where rows do repeat, is true and not counted. Rows of customers are
 each drawn as training was, but depend on one another, which no test can see in them; in brackets, how many of their alarms say so.
@@ -19,6 +20,7 @@ import pyarrow as pa
 from benchmarks.measuring import options
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift_report import drift_report
+from learners.monitoring.label_counts import LabelCounts, Labels, labels_to_compare
 from learners.monitoring.reference import Reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.learner import drive
@@ -88,6 +90,14 @@ def counts_of(watched: Watched, table: pa.Table) -> ServedCounts:
     return counts
 
 
+def labels_of(watched: Watched, table: pa.Table, reference: Reference) -> Labels | None:
+    """The classes of a window beside those of training."""
+    counts = LabelCounts(watched.schema)
+    for batch in table.combine_chunks().to_batches():
+        counts.update(batch)
+    return labels_to_compare(counts, None, reference)
+
+
 def prepared(learner: str, yes: float, signal: float) -> tuple[Watched, Reference]:
     """A model, and its training with counts of rows that were kept back."""
     rng = np.random.default_rng(1)
@@ -123,7 +133,7 @@ FAULTS = {
 }
 
 
-def false_alarms(windows: int, sizes: list[int]) -> list[dict]:
+def false_alarms(windows: int, sizes: list[int], with_labels: bool) -> list[dict]:
     """For each cell the number of windows that alarm, and their first causes."""
     found = []
     for learner in LEARNERS:
@@ -136,8 +146,9 @@ def false_alarms(windows: int, sizes: list[int]) -> list[dict]:
                         noted = 0
                         for window in range(windows):
                             rng = np.random.default_rng([11, n, window])
-                            counts = counts_of(watched, window_of(rng, n, yes, signal, rows))
-                            report = drift_report(counts, reference)
+                            table = window_of(rng, n, yes, signal, rows)
+                            labels = labels_of(watched, table, reference) if with_labels else None
+                            report = drift_report(counts_of(watched, table), reference, labels=labels)
                             causes = [one for one in report["causes"] if one["kind"] != "repeats"]
                             agrees = bool(report["causes"]) == bool(report["is_drifting"])
                             if causes or not agrees:
@@ -150,7 +161,7 @@ def false_alarms(windows: int, sizes: list[int]) -> list[dict]:
     return found
 
 
-def power(windows: int, sizes: list[int]) -> list[dict]:
+def power(windows: int, sizes: list[int], with_labels: bool) -> list[dict]:
     """For each planted fault how often it is found, and named by the first cause."""
     found = []
     for share, yes in SHARES.items():
@@ -163,9 +174,9 @@ def power(windows: int, sizes: list[int]) -> list[dict]:
                         rng = np.random.default_rng([13, n, window])
                         times = TIMES.get(fault, 0.5 if yes > 0.25 else 2.0)
                         table = window_of(rng, n, yes * times if change is None else yes, signal, rows)
-                        report = drift_report(
-                            counts_of(watched, table if change is None else change(rng, table)), reference
-                        )
+                        table = table if change is None else change(rng, table)
+                        labels = labels_of(watched, table, reference) if with_labels else None
+                        report = drift_report(counts_of(watched, table), reference, labels=labels)
                         first = report["causes"][0] if report["causes"] else None
                         n_found += bool(report["is_drifting"])
                         n_named += bool(
@@ -216,12 +227,12 @@ def show_power(found: list[dict], sizes: list[int]) -> None:
 
 def main() -> None:
     """Both tables."""
-    parser = options(__doc__ or "", windows=200, power_windows=20, rows=[20, 50, 200, 1000, 5000])
+    parser = options(__doc__ or "", windows=200, power_windows=20, rows=[20, 50, 200, 1000, 5000], labels=0)
     asked = parser.parse_args()
     started = time.process_time()
-    alarms = false_alarms(asked.windows, asked.rows)
+    alarms = false_alarms(asked.windows, asked.rows, bool(asked.labels))
     show_false_alarms(alarms, asked.rows)
-    faults = power(asked.power_windows, asked.rows) if asked.power_windows else []
+    faults = power(asked.power_windows, asked.rows, bool(asked.labels)) if asked.power_windows else []
     show_power(faults, asked.rows)
     print(f"{time.process_time() - started:.0f} CPU s")
     if asked.json is not None:

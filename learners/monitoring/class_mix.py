@@ -1,6 +1,8 @@
-"""Test for a change of the class shares without labels, by the mean predicted probabilities."""
+"""Tests for a change of the class shares: by the labels or, without them, by the mean predicted probabilities."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -43,21 +45,42 @@ def class_share_test(
     means = (own_means * n_own + other_means * n_other) / (n_own + n_other)
     entropy = sum(float(counts.block("sums")[-1]) for counts in (window, other)) / FIXED_POINT / (n_own + n_other)
     confidence = window.block("confidence") + other.block("confidence")
-    variances = _probability_variances(confidence, means, entropy)
-    tests = []
-    for own, before_it, mean, variance in zip(own_means, other_means, means, variances, strict=True):
-        if not 0 < mean < 1:
-            continue
-        trials = mean * (1 - mean) / variance  # of one row
-        copies = Repeats(repeats.inflation, tuple(round(trials * burst) for burst in repeats.bursts))
-        n, m = trials * n_own, trials * n_other
-        tests.append(g_test_rates(float(own) * n, n, float(before_it) * m, m, copies))
+    trials = means * (1 - means) / _probability_variances(confidence, means, entropy)
+    tests = [
+        _share_test(own, n_own, before_it, n_other, n_trials, repeats)
+        for own, before_it, mean, n_trials in zip(own_means, other_means, means, trials, strict=True)
+        if 0 < mean < 1
+    ]
+    return _least_probable(tests, mix, before, n_own)
+
+
+def counted_class_share_test(
+    window: Integers, reference: Integers, mix: Floats, before: Floats, repeats: Repeats
+) -> Comparison:
+    """Test the counted rows of each class, (n_classes,) int64, against those of the reference, as `class_share_test` does."""
+    n_own, n_other = int(window.sum()), int(reference.sum())
+    tests = [
+        _share_test(own / n_own, n_own, other / n_other, n_other, 1.0, repeats)
+        for own, other in zip(window.tolist(), reference.tolist(), strict=True)
+        if own or other
+    ]
+    return _least_probable(tests, mix, before, n_own)
+
+
+def _share_test(own: float, n_own: int, other: float, n_other: int, trials: float, repeats: Repeats) -> Comparison:
+    """Test one share; each row tells as much as so many trials."""
+    copies = Repeats(repeats.inflation, tuple(round(trials * burst) for burst in repeats.bursts))
+    n, m = trials * n_own, trials * n_other
+    return g_test_rates(float(own) * n, n, float(other) * m, m, copies)
+
+
+def _least_probable(tests: Sequence[Comparison], mix: Floats, before: Floats, n_rows: int) -> Comparison:
     if not tests:
         return NOTHING
     best = min(tests, key=lambda one: one.p_value)
     with np.errstate(divide="ignore", invalid="ignore"):
         nats = float(np.where(mix > 0, mix * np.log(mix / before), 0.0).sum())
-    return Comparison(min(1.0, max(1, mix.size - 1) * best.p_value), nats, best.g, 1, n_own)
+    return Comparison(min(1.0, max(1, mix.size - 1) * best.p_value), nats, best.g, 1, n_rows)
 
 
 def _probability_variances(confidence: Integers, means: Floats, entropy: float) -> Floats:

@@ -9,14 +9,16 @@ import scipy
 
 from learners.kernels.arrays import Floats, Integers
 from learners.monitoring import two_sample_tests
-from learners.monitoring.class_mix import class_share_test
+from learners.monitoring.class_mix import class_share_test, counted_class_share_test
 from learners.monitoring.count_layout import REPEAT_CELLS
 from learners.monitoring.kernels import FIXED_POINT
+from learners.monitoring.label_counts import Labels
 from learners.monitoring.reference import (
     Reference,
     estimated_class_shares,
     reference_class_shares,
     reference_with_class_shares,
+    smoothed_shares,
 )
 from learners.monitoring.served_counts import (
     ABOVE,
@@ -75,10 +77,15 @@ class Finding:
 
 
 def run_drift_tests(
-    window: ServedCounts, reference: Reference, limits: Limits = Limits(), alike: float = 1.0
+    window: ServedCounts,
+    reference: Reference,
+    limits: Limits = Limits(),
+    alike: float = 1.0,
+    labels: Labels | None = None,
 ) -> tuple[list[Finding], dict[str, object]]:
     """Test a window against a reference, controlling the false discovery rate over all tests.
 
+    `labels`: counted classes, which are then tested instead of estimated ones.
     `alike`: how many rows, which need not be equal, count as one in the tests; rows that are equal do so anyway.
     Also returns the estimates `repeats_per_row`, `inflation`, `bursts` and `class_mix`.
     """
@@ -95,7 +102,7 @@ def run_drift_tests(
     repeats = repeats._replace(inflation=alike * repeats.inflation)
     findings = _quality(window, reference, repeats)
     findings += [_of("repeats", None, sure, "points")] if window.n_rows else []
-    mix = estimated_class_shares(window, reference)
+    mix = estimated_class_shares(window, reference) if labels is None else smoothed_shares(labels.window[:-1])
     notes: dict[str, object] = {
         "repeats_per_row": copies,
         "inflation": repeats.inflation,
@@ -104,12 +111,19 @@ def run_drift_tests(
     }
     families = family_drift_findings(window, reference, repeats)
     if mix is not None:
-        before = reference_class_shares(reference)
+        before = reference_class_shares(reference) if labels is None else smoothed_shares(labels.reference[:-1])
         residual = family_drift_findings(window, reference_with_class_shares(reference, mix), repeats)
         whole, rest = (sum(one.effect for one in some) for some in (families, residual))
         explained = 0.0 if whole <= 0 else max(0.0, 1 - rest / whole)
         of_mix: dict[str, object] = {"estimate": mix.tolist(), "reference": before.tolist(), "explains": explained}
-        compared = class_share_test(window, reference, mix, before, repeats)
+        if labels is None:
+            compared = class_share_test(window, reference, mix, before, repeats)
+        else:
+            of_mix["is_counted"] = True
+            compared = counted_class_share_test(labels.window[:-1], labels.reference[:-1], mix, before, repeats)
+            rates = ((int(each[-1]), int(each.sum())) for each in labels)
+            unknown = g_test_rates(*next(rates), *next(rates), repeats)
+            findings.append(_of("unseen", window.watched.schema.target, unknown, "points"))
         if compared.nats >= limits.nats and explained >= 0.5:
             of_mix["is_cause"] = True
         notes["class_mix"] = of_mix

@@ -20,6 +20,7 @@ from learners.monitoring.drift_findings import (
     known_value_counts,
     run_drift_tests,
 )
+from learners.monitoring.label_counts import Labels
 from learners.monitoring.reference import Reference
 from learners.monitoring.served_counts import REQUESTS, SERVED, ServedCounts
 from learners.monitoring.two_sample_tests import g_test_counts, jensen_shannon_distance, population_stability_index
@@ -68,8 +69,10 @@ def drift_causes(
         causes += repeating
     mix = notes.get("class_mix")
     shifted = [one for one in alarms if one.kind == "class_mix"]
-    if shifted and isinstance(mix, dict) and not causes and (mix.get("is_cause") or not moved):
+    is_counted = isinstance(mix, dict) and mix.get("is_counted")  # by labels: sure whatever else has changed
+    if shifted and isinstance(mix, dict) and (is_counted or (not causes and (mix.get("is_cause") or not moved))):
         words = "the class shares have changed"
+        words += _most_changed_class(window, mix) if is_counted else ""
         words += f"; that explains {mix['explains']:.0%} of what the columns moved" if mix.get("is_cause") else ""
         causes.append(Cause("class_mix", (), shifted[0].effect, "nats", words))
     causes += [
@@ -85,6 +88,13 @@ def drift_causes(
         if one.kind in ("confidence", "surprise"):
             causes.append(Cause(one.kind, (), one.effect, "nats", _OTHERS[one.kind]))
     return causes
+
+
+def _most_changed_class(window: ServedCounts, mix: Mapping[str, Sequence[float]]) -> str:
+    own, before = np.array(mix["estimate"]), np.array(mix["reference"])
+    place = int(np.abs(own - before).argmax())
+    name = window.watched.schema.classes[place]
+    return f": {name} in {100 * own[place]:.3g} % of the rows ({100 * before[place]:.3g} % in the reference)"
 
 
 GOES_ON = 90.0  # points of rows outside the range of training, beyond which a column seems to grow with time
@@ -179,7 +189,7 @@ def _swapped(
 ) -> list[Cause]:
     """Find pairs of columns that each look like the other did in training."""
     names = window.watched.names
-    of_quality = [one.column for one in alarms if one.kind in ("unseen", "out_of_range")]
+    of_quality = [one.column for one in alarms if one.kind in ("unseen", "out_of_range") and one.column in names]
     by_size = [str(one.column) for one in sorted(moved, key=lambda one: -one.effect)]
     suspects = list(dict.fromkeys([*map(str, of_quality), *by_size]))[:MOST_PAIRED]
     causes: list[Cause] = []
@@ -239,8 +249,15 @@ def swapped_column_shares(window: ServedCounts, reference: Reference, i: int, j:
     return shares
 
 
-def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Limits()) -> dict[str, object]:  # noqa: B008
+def drift_report(
+    window: ServedCounts,
+    reference: Reference,
+    limits: Limits = Limits(),  # noqa: B008
+    labels: Labels | None = None,
+) -> dict[str, object]:
     """Compare a window with a reference, as JSON-compatible values.
+
+    `labels`: counted classes of both; without them, the class shares of the window are estimated.
 
     Returns dict: `rows`, `reference`, `is_drifting` (whether there are causes; None, and `why`, where the window has fewer than
     `LEAST_ROWS` rows), `causes` (likeliest first), `rows_alike` and `note` (see `rows_alike_without_alarm`), `alarms`, `columns`, `class_mix`, `repeats_per_row`, `estimated` and
@@ -251,11 +268,11 @@ def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Li
         raise EmptyData("There are no rows to compare.")
     if not reference.n_rows:
         raise EmptyData(f"The reference {reference.name!r} has no rows.")
-    findings, notes = run_drift_tests(window, reference, limits)
+    findings, notes = run_drift_tests(window, reference, limits, labels=labels)
     causes = drift_causes(window, reference, findings, notes)
     is_enough = window.n_rows >= LEAST_ROWS
     is_doubtful = any(cause.kind != "repeats" for cause in causes)
-    alike = rows_alike_without_alarm(window, reference, limits) if is_doubtful else None
+    alike = rows_alike_without_alarm(window, reference, limits, labels) if is_doubtful else None
     alarms = [one for one in findings if one.is_alarming]
     rows = window.block("rows")
     return {
@@ -282,14 +299,16 @@ _ALIKE = (
 )
 
 
-def rows_alike_without_alarm(window: ServedCounts, reference: Reference, limits: Limits) -> int | None:
+def rows_alike_without_alarm(
+    window: ServedCounts, reference: Reference, limits: Limits, labels: Labels | None = None
+) -> int | None:
     """Return how many rows have to belong together, at most, for an alarm to vanish; None if it would stay.
 
     Rows of one customer depend on each other without being equal, and every column varies as much more as such rows are many.
     No test of one window tells this from drift. That rows repeat does not count.
     """
     for alike in ALIKE:
-        findings, notes = run_drift_tests(window, reference, limits, alike)
+        findings, notes = run_drift_tests(window, reference, limits, alike, labels)
         if all(cause.kind == "repeats" for cause in drift_causes(window, reference, findings, notes)):
             return alike
     return None
@@ -346,5 +365,6 @@ def _mix(window: ServedCounts, notes: dict[str, object]) -> dict[str, object] | 
         "estimate": mix["estimate"],
         "reference": mix["reference"],
         "explains": mix["explains"],
+        "is_counted": bool(mix.get("is_counted", False)),
         "is_cause": bool(mix.get("is_cause", False)),
     }

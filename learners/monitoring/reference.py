@@ -162,8 +162,21 @@ def reference_class_shares(reference: Reference) -> Floats:
     """Return the class shares of the reference, (n_classes,) float64."""
     n_classes = max(table.shape[0] for table in reference.families)
     table = next(table for table in reference.families if table.shape[0] == n_classes)
-    counts = table.sum(axis=(1, 2)) + 1.0 / n_classes
-    return counts / counts.sum()
+    return smoothed_shares(table.sum(axis=(1, 2)))
+
+
+def smoothed_shares(counts: Integers) -> Floats:
+    """Return the shares of counts, none of them zero, (n,) float64."""
+    more = counts + 1.0 / counts.size
+    return more / more.sum()
+
+
+def training_class_counts(reference: Reference, n_classes: int) -> Integers | None:
+    """Return the rows of each class in training, and 0 of unknown classes, (n_classes + 1,) int64; None if the reference does
+    not know the classes.
+    """
+    tables = [table for table in reference.families if table.shape[0] == n_classes > 1]
+    return np.append(tables[0].sum(axis=(1, 2)), 0) if tables else None
 
 
 def reference_with_class_shares(reference: Reference, mix: Floats) -> Reference:

@@ -56,7 +56,7 @@ def drift_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Compare rows with the training data of a model in one pass: what changed, and the likely causes."""
+    """Compare rows with the training data of a model: what changed, and the likely causes. Classes count if the rows have them."""
     from learners.monitoring.drift_findings import Limits
 
     limits = Limits(q, nats, points)

@@ -24,6 +24,7 @@ from learners.counts.moments import Moments
 from learners.counts.multi_view_counts import Viewed, ViewedFamilies
 from learners.counts.pairwise import PairwiseCounts, SparsePairs
 from learners.counts.row_samples import DrawnRows, HoldOut
+from learners.monitoring.label_counts import LabelCounts
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.statistic import Together
@@ -79,10 +80,20 @@ def domains(batches):
     return ColumnSummaries("class", kept=kept)
 
 
+def label_counts(batches):
+    """Classes of the type that the batches hold; some are unknown."""
+    kind = batches[0].schema.field("class").type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    class_type = "bool" if pa.types.is_boolean(kind) else "int64" if pa.types.is_integer(kind) else "string"
+    names = {"bool": ("False", "True"), "int64": ("0", "1"), "string": ("a", "b")}[class_type]
+    return LabelCounts(Schema((), "class", names, class_type))
+
+
 SUMMARIES = {
     "column summaries": lambda batches: ColumnSummaries("class"),
     "column summaries without a target": lambda batches: ColumnSummaries(None),
     "domains": domains,
+    "label counts": label_counts,
 }
 STATISTICS = [*OF_CHUNKS, *SUMMARIES]
 OF_VIEWS = ("viewed pairs", "viewed families")
@@ -174,7 +185,7 @@ def test_any_number_of_threads_collects_the_same(name, sizes, monkeypatch):
         assert many == one
         assert (
             many.to_arrow().equals(one.to_arrow())
-            if name in OF_CHUNKS
+            if name in (*OF_CHUNKS, "label counts")
             else (many.build_schema().to_json() == one.build_schema().to_json())
         )
 

@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
-from learners.errors import EmptyData
+from learners.errors import EmptyData, SchemaError
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift_findings import Limits, attribute_quality_rates, estimated_prediction_metrics
 from learners.monitoring.drift_report import drift_report
+from learners.monitoring.label_counts import LabelCounts, labels_to_compare
 from learners.monitoring.reference import Reference, served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.engine import collect
@@ -320,7 +321,15 @@ def file_drift_report(
         raise InvalidRequest("The model uses no columns, so drift cannot be measured.")
     whole, warnings = _counts(workspace, watched, uris, report, columns)
     known = _reference(workspace, watched, against, load_evaluation_counts(version, watched), report, columns)
-    comparison = drift_report(whole, known, limits or Limits())
+    labels = None
+    try:
+        own = _label_counts(workspace, watched, uris, columns)
+        others = _label_counts(workspace, watched, against, columns) if against else None
+        if own is not None and (others is not None or not against):
+            labels = labels_to_compare(own, others, known)
+    except SchemaError as error:
+        warnings = [*warnings, f"Classes are not compared: {error}"]
+    comparison = drift_report(whole, known, limits or Limits(), labels)
     return {"model": served.name, "version": served.version, **comparison, "warnings": warnings}
 
 
@@ -333,6 +342,16 @@ def _counts(
     empty = ServedCounts(watched, predict_one_in=one_in, present=source.arrow_schema.names)
     threads = available_threads(workspace.settings)
     return collect(empty, source, threads=threads, on_progress=progress_reporter(report), n_passes=1), warnings
+
+
+def _label_counts(
+    workspace: Workspace, watched: Watched, uris: Sequence[str], columns: JSONMapping | None
+) -> LabelCounts | None:
+    """Count the classes of files; None if they lack the class column."""
+    source = open_data_source(workspace, uris, is_remote=False, columns=columns, schema=watched.schema)
+    if watched.schema.target is None or watched.schema.target not in source.arrow_schema.names:
+        return None
+    return collect(LabelCounts(watched.schema), source, threads=available_threads(workspace.settings))
 
 
 def _reference(

@@ -60,6 +60,43 @@ def test_the_command_tells_causes_and_may_fail_by_them(workspace):
     assert "no drift" in fewpass("drift", "towns", str(folder / "same.parquet"), "--check", **where).stdout
 
 
+def test_the_classes_of_a_file_are_compared_and_say_so_everywhere(workspace):
+    opened, folder = workspace
+    rows, rng = problems.rows(4000, 7), np.random.default_rng(0)
+    classes = rows["class"].to_numpy(zero_copy_only=False)
+    place, first = rows.column_names.index("class"), sorted(set(classes))[0]
+
+    def written(name, values):
+        pq.write_table(rows.set_column(place, "class", pa.array(values)), folder / name)
+        return str(folder / name)
+
+    flipped = written("flipped.parquet", np.where(rng.random(4000) < 0.2, first, classes))
+    found = product.file_drift_report(opened, "towns", [flipped])
+    (cause,) = found["causes"]
+    assert found["is_drifting"] and cause["kind"] == "class_mix" and found["class_mix"]["is_counted"]
+    share, before = (found["class_mix"][of][0] for of in ("estimate", "reference"))
+    assert share == pytest.approx(
+        (written_share := np.mean(pq.read_table(flipped)["class"].to_numpy(False) == first)), abs=1e-3
+    )
+    assert (
+        f"class shares have changed: {first} in {100 * written_share:.3g} % of the rows" in cause["words"]
+        and share > before
+    )
+    where = {"workspace": opened.settings.workspace}
+    told = fewpass("drift", "towns", flipped, "--check", **where, code=3).stdout
+    assert cause["words"] in " ".join(told.split())
+    bare = str(folder / "bare.parquet")
+    pq.write_table(pq.read_table(flipped).drop_columns(["class"]), bare)
+    assert not product.file_drift_report(opened, "towns", [bare])["is_drifting"], "the columns are as in training"
+    assert not product.file_drift_report(opened, "towns", [flipped], against=[flipped])["is_drifting"]
+    assert product.file_drift_report(opened, "trees", [flipped], against=[str(folder / "same.parquet")])["is_drifting"]
+    news = written("news.parquet", np.where(rng.random(4000) < 0.05, "other", classes))
+    causes = product.file_drift_report(opened, "towns", [news])["causes"]
+    assert ("unseen", ("class",)) in [(one["kind"], one["columns"]) for one in causes]
+    nulls = written("nulls.parquet", pa.array(classes, mask=rng.random(4000) < 0.5))
+    assert not product.file_drift_report(opened, "towns", [nulls])["is_drifting"], "rows without a class do not count"
+
+
 @pytest.mark.parametrize("end", [np.inf, -np.inf])
 def test_the_training_file_itself_raises_no_alarm(end, tmp_path):
     rng = np.random.default_rng(0)
