@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import anyio.to_thread
 import structlog
@@ -151,6 +152,8 @@ class Telemetry:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 rate = scope.get("fewpass.rate_headers", ())
+                if status == HTTPStatus.TEMPORARY_REDIRECT:
+                    message["headers"] = [_on_this_server(*header) for header in message["headers"]]
                 message["headers"] += [*headers, *rate, *security_headers(scope["path"])]
             await send(message)
 
@@ -173,6 +176,14 @@ class Telemetry:
             self.log.info(
                 "request", **who, method=scope["method"], path=scope["path"], status=status, ms=round(seconds * 1000, 2)
             )
+
+
+def _on_this_server(name: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """Return a header; a Location without scheme and host, which Starlette takes from the request's own Host."""
+    if name != b"location":
+        return name, value
+    place = urlsplit(value)
+    return name, place._replace(scheme=b"", netloc=b"", path=b"/" + place.path.lstrip(b"/")).geturl()
 
 
 def is_predict_request(method: str, path: str) -> bool:

@@ -200,6 +200,11 @@ class Served:
                 unlike.add(batch)
         return unlike.warnings()
 
+    def rows_warnings(self, chunk: Chunk, raw: RawRows) -> list[str]:
+        """Return `unlike_training_warnings` and `empty_columns_warning` of the rows of a request."""
+        empty = self.empty_columns_warning(chunk)
+        return [*self.unlike_training_warnings(raw), *([] if empty is None else [empty])]
+
     def predict_proba(self, chunk: Chunk) -> Probabilities:
         """Return class probabilities (n_rows, n_classes) of encoded rows; InvalidPrediction if a row is not a
         distribution.

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
 from service import product
-from service.http.api.resources import Limit, Ours, PageShape, Shape
+from service.http.api.resources import BodyRoute, Limit, Ours, PageShape, Shape
 from service.http.security import NO_KEY, Guard
 from service.requests.requests import Name
 from service.requests.requests import Request as RequestShape
@@ -17,7 +17,7 @@ from service.requests.roles import needs_role
 from service.workspace import Workspace
 from storage.control.api_keys_and_sessions import Role
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(route_class=BodyRoute, prefix="/v1")
 
 
 class KeyRequest(RequestShape):

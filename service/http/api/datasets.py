@@ -9,14 +9,14 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from service import product
-from service.http.api.resources import BYTES_BODY, Limit, Opening, Ours, PageShape, Shape, write_body_to_file
+from service.http.api.resources import BYTES_BODY, BodyRoute, Limit, Opening, Ours, PageShape, Shape, write_body_to_file
 from service.requests.json_values import JSONObject, ShownObject
 from service.requests.requests import DatasetRequest
 from service.requests.roles import needs_role
 from storage.control.api_keys_and_sessions import Role
 from storage.files.atomic_files import write_file_atomically
 
-router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/datasets", tags=["datasets"])
 
 
 class DatasetShape(Shape):

@@ -13,7 +13,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
 from service import product
-from service.http.api.resources import File, Opening, Ours, PageShape, Shape, media_type_responses
+from service.http.api.resources import BodyRoute, File, Opening, Ours, PageShape, Shape, media_type_responses
 from service.jobs.queue import Job, Priority, State
 from service.requests.json_values import ShownObject
 from service.requests.requests import JobRequest
@@ -21,7 +21,7 @@ from service.requests.roles import needs_role
 from service.serving.application_state import workspace_from_request
 from storage.control.api_keys_and_sessions import Role
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/jobs", tags=["jobs"])
 EVENT_POLL_S = 0.25
 
 

@@ -64,6 +64,8 @@ def check_decoded_size(n_bytes: int, max_bytes: int) -> None:
 
 
 Decoded = TypeVar("Decoded")
+# Members that hold the rows of a request; in a body they occur twice by mistake, or as the name or value of a column.
+ROWS_MEMBERS = (b'"records"', b'"columns"', b'"inputs"', b'"instances"', b'"dataframe_records"', b'"dataframe_split"')
 MOST_READ_AGAIN = 1 << 16
 MOST_OF_NAME = 80
 IN_RECORD = re.compile(r"\$\.(\w+)\[(\d+)\]\[\.\.\.\]")
@@ -110,6 +112,8 @@ def decode_json_body(decode: Callable[[bytes], Decoded], body: bytes, remedy: st
     instead.
     """
     body = body.removeprefix(codecs.BOM_UTF8)
+    if any(body.count(name) > 1 for name in ROWS_MEMBERS):  # of two, the decoder would keep one without a word
+        check_json_structure(body)
     try:
         return decode(body)
     except msgspec.ValidationError as error:

@@ -9,10 +9,10 @@ from learners.orders.formats.network_files import FORMATS, NetworkFormat
 from learners.registry.sql.dialects import DialectName
 from service import product
 from service.http.api.models import Member
-from service.http.api.resources import Ours, media_type_responses
+from service.http.api.resources import BodyRoute, Ours, media_type_responses
 from service.product.views.circuit_export import MEDIA_TYPES, CircuitOf, Form
 
-router = APIRouter(prefix="/v1/models", tags=["models"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/models", tags=["models"])
 SVG: Mapping[str, Any] = {"response_class": Response, "responses": media_type_responses("image/svg+xml")}
 Known = Annotated[list[str], Query(examples=[["a->b"]])]
 

@@ -13,6 +13,7 @@ from service.http.api.preconditions import OnlyIf, Preconditions, aliases_tag, v
 from service.http.api.resources import (
     TAR,
     TAR_BODY,
+    BodyRoute,
     File,
     Limit,
     ModelVersionShape,
@@ -29,7 +30,7 @@ from service.serving.predictor import Predictor
 from storage.control.api_keys_and_sessions import Role
 from storage.models.model_versions import ModelVersion
 
-router = APIRouter(prefix="/v1/models", tags=["models"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/models", tags=["models"])
 Member = Annotated[int | None, Query(description="Number of a member, for an ensemble.", ge=0)]
 Tag = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["checked-by"])]
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field, model_validator
 
 from service import product
-from service.http.api.resources import Ours, Shape, media_type_responses
+from service.http.api.resources import BodyRoute, Ours, Shape, media_type_responses
 from service.http.api.scoring.predict import ARROW
 from service.product.monitoring.predictions import Label
 from service.requests.event_kinds import EventKind
@@ -20,7 +20,7 @@ from storage.control.api_keys_and_sessions import Role
 from storage.monitoring.alert_records import RuleRecord
 from storage.monitoring.monitoring_files import MonitorChoice
 
-router = APIRouter(prefix="/v1", tags=["monitoring"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1", tags=["monitoring"])
 SPAN = r"^[1-9][0-9]{0,3}[hdw]$"
 Span = Annotated[str, Query(pattern=SPAN, examples=["24h"])]
 Against = Annotated[

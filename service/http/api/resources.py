@@ -5,20 +5,24 @@ import contextlib
 import json
 import math
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import anyio.to_thread
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Query, Request, Response
+from fastapi._compat import ModelField
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import Message, Receive, Scope, Send
 
 from learners.errors import Cancelled
 from learners.passes.threads import available_cores
-from service.http.api.bodies import content_length, send_body
+from service.http.api.bodies import UNCOUNTED, content_length, send_body
+from service.http.api.json_bodies import is_json_content_type
 from service.requests.abandonment import check_still_asked
 from service.requests.json_values import JSONObject, ShownObject
 from service.requests.problems import MEDIA_TYPE, BodyTooLarge, UnsupportedMediaType, problem_from_http_status
@@ -82,6 +86,35 @@ def media_type_responses(*media_types: str) -> dict[int | str, JSONObject]:
 
 
 Answer = TypeVar("Answer")
+
+
+class BodyRoute(APIRoute):
+    """Route that parses and checks a large JSON body on a thread, so that the event loop goes on answering.
+
+    FastAPI finds the checked request in place of the parsed body, and takes it as it is.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return FastAPI's handler behind the parsing of a large body."""
+        handle, field = super().get_route_handler(), self.body_field
+
+        async def handle_body(request: Request) -> Response:
+            is_json = is_json_content_type(request.headers.get("content-type"))
+            if field is not None and is_json and len(body := await request.body()) > UNCOUNTED:
+                with contextlib.suppress(json.JSONDecodeError):  # FastAPI finds it, too, and says so
+                    request._json = await anyio.to_thread.run_sync(_checked_body, field, body)
+            return await handle(request)
+
+        return handle_body
+
+
+def _checked_body(field: ModelField, body: bytes) -> object:
+    """Parse a JSON body and check it against the shape of the request; RequestValidationError as FastAPI raises it."""
+    content = json.loads(body)
+    request, errors = field.validate(content, {}, loc=("body",))
+    if errors:
+        raise RequestValidationError(errors, body=content)
+    return request
 
 
 class Threads:

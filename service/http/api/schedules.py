@@ -11,12 +11,12 @@ from pydantic import Field
 from service import product
 from service.http.api.jobs import JobShape
 from service.http.api.preconditions import OnlyIf, Preconditions, schedule_tag
-from service.http.api.resources import Limit, Opening, Ours, PageShape, Shape
+from service.http.api.resources import BodyRoute, Limit, Opening, Ours, PageShape, Shape
 from service.requests.json_values import ShownObject
 from service.requests.requests import Missed, ScheduleChange, ScheduleRequest
 from storage.control.schedule_records import Schedule
 
-router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/schedules", tags=["schedules"])
 
 
 class RunShape(Shape):

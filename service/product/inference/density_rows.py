@@ -31,6 +31,7 @@ from learners.models.query import How
 from learners.orders.queries.predictive import GraphAverage
 from learners.passes.sources.source import Source
 from learners.registry.model_kinds import structure_posterior
+from learners.schema.encoding.unlike_training import UnlikeTraining
 from service.jobs.steps import Report, ignore_report
 from service.product.inference.scoring import absent_column_warnings, batches_with_first_row, join_batch_columns
 from service.product.outputs import (
@@ -103,7 +104,8 @@ def write_density_scores(
 
     Logarithms of all rows are kept in a file beside the output while ranks are made, so that memory does not grow with
     the rows. Columns to keep are read once more. `over` is of a posterior over structures, whose best graph `model` is:
-    rows that lack a value have null in both columns. Raises InvalidRequest if the output exists and is not to be replaced,
+    rows that lack a value have null in both columns. `warn` gets a sentence about columns of the model that the data lacks, and
+    what `UnlikeTraining` finds. Raises InvalidRequest if the output exists and is not to be replaced,
     or a column to keep is called like one that is written; UnknownColumn if a column to keep is not in the data.
 
     Returns
@@ -120,7 +122,7 @@ def write_density_scores(
     for absence in absent_column_warnings(model, source):
         warn(absence)
     read = [name for name in model.schema.columns if name in source.arrow_schema.names]
-    row_logs = model.row_logs if over is None else over.log_likelihood
+    row_logs, unlike = model.row_logs if over is None else over.log_likelihood, UnlikeTraining(model.schema)
 
     def of(batch: pa.RecordBatch) -> Floats:
         return row_logs(model.columns.rows_of_chunk(chunk_of_batch(model.columns, batch)))
@@ -129,10 +131,12 @@ def write_density_scores(
         logs = _numbers_in(draft.with_name("logs"), source.n_rows)
         first = 0
         # Over graphs in one thread: sums over rows are then the same each time.
-        for part in ordered_thread_map(of, source.batches(read), 1 if over else threads):
+        for part in ordered_thread_map(of, unlike.watch(source.batches(read)), 1 if over else threads):
             logs[first : first + part.size] = part
             first += part.size
             report(_progress("score", first, source))
+        for words in unlike.warnings():
+            warn(words)
         ascending = _numbers_in(draft.with_name("sorted"), source.n_rows)
         ascending[:] = logs
         ascending.sort()

@@ -10,6 +10,7 @@ import pyarrow as pa
 from learners.kernels.arrays import Array, Codes, Floats, Integers
 from learners.schema import Schema
 from learners.schema.schema import Value
+from service.product.audit import record_audit_act
 from service.product.datasets.data_sources import materialise_database_uris, open_data_source
 from service.product.monitoring.windows import MOST_WINDOWS, SMALLEST, Watching, hour_end, parse_time_span
 from service.product.versions.registry import load_served_model
@@ -87,7 +88,9 @@ def add_prediction_labels(workspace: Workspace, reference: str, labels: Sequence
             )
         )
     matched = int(np.isin(_fixed(pa.array(keys, pa.binary(16))), known).sum()) if labels else 0
-    return {"accepted": len(labels), "matched": matched, "pending": len(labels) - matched}
+    counts = {"accepted": len(labels), "matched": matched, "pending": len(labels) - matched}
+    record_audit_act(workspace, "labels sent", version.name, **counts)
+    return counts
 
 
 def logged_prediction_keys(files: MonitoringFiles) -> Array:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import struct
+import threading
 import tracemalloc
 
 import msgspec
@@ -21,6 +22,7 @@ from service.http.api.scoring.open_inference import check_inference_body_size, r
 from service.http.api.scoring.predict import ARROW, PredictRequest
 from service.http.api.scoring.score_impute import ImputeRequest
 from service.http.app import create_app
+from service.requests import first_findings
 from service.requests.problems import BodyTooLarge, MalformedBody, Overloaded, UnsupportedMediaType
 from service.serving import class_answers
 from service.settings import Settings
@@ -178,6 +180,33 @@ def test_a_binary_tensor_is_read_as_far_as_its_rows_go():
     with peak_memory() as taken, pytest.raises(Exception, match="has 3 values, but its shape"):
         read_infer_request(body, length, 10)
     assert taken[1] < 3_000_000, "a copy of the bytes, and no list of two million numbers"
+
+
+def test_a_large_body_is_checked_on_a_thread_and_a_small_one_on_the_loop(large, monkeypatch):
+    """By the name of the thread in which the shape of the request looks at its members; it is of the loop where FastAPI does."""
+    threads, is_deeper = [], first_findings.is_nested_deeper
+
+    def is_nested_deeper(members):
+        threads.append(threading.current_thread().name)
+        return is_deeper(members)
+
+    monkeypatch.setattr(first_findings, "is_nested_deeper", is_nested_deeper)
+    for n_labels, wrong, code in (
+        (3, {}, 404),
+        (5000, {}, 404),
+        (5000, {"label": None}, 422),
+        (3, {"label": None}, 422),
+    ):
+        threads.clear()
+        labels = [{"key": f"o{i}", "label": "no"} for i in range(n_labels)]
+        labels[-1] |= wrong
+        answer = large.post("/v1/models/nobody/labels", json={"labels": labels})
+        assert answer.status_code == code, answer.text
+        assert len(threads) > n_labels
+        is_elsewhere = {"worker" in name for name in threads}
+        assert is_elsewhere == {n_labels > 3}, set(threads)
+        if wrong:
+            assert f"labels.{n_labels - 1}.label" in answer.json()["detail"]
 
 
 def test_requests_together_hold_no_more_than_they_may():

@@ -69,6 +69,19 @@ def test_missing_columns_nulls_and_unseen_values_get_answers(site):
     assert site.client.post(PATH, json={"columns": {"outlook": ["rain", None]}}).json()["predictions"][0] == "no"
 
 
+@pytest.mark.parametrize("path", [PATH, PATH.replace("predict", "explain")])
+def test_two_members_of_rows_are_refused(site, path):
+    body = json.dumps({"records": [RECORD]})[:-1] + ', "records": []}'
+    refused = site.client.post(path, content=body, headers={"content-type": "application/json"})
+    assert "two members 'records'. Keep one of them." in problem(refused, 400)["detail"]
+
+
+def test_a_column_may_be_called_as_a_member_of_the_request(site):
+    rows = [RECORD | {"records": 1, "columns": 2}] * 2
+    answer = site.client.post(PATH, params={"ignore_unknown": "true"}, json={"records": rows}).json()
+    assert answer["predictions"] == ["yes", "yes"]
+
+
 def test_known_columns_that_are_no_attributes_are_overlooked_and_unknown_ones_refused(site):
     plain = site.client.post(PATH, json={"records": [RECORD]}).json()
     more = site.client.post(PATH, json={"records": [RECORD | {"class": "no", "station": "south"}]}).json()
@@ -180,6 +193,15 @@ def test_values_that_training_never_had_are_named_where_no_row_has_another(site)
         PATH, content=stream_of(table), headers={"content-type": ARROW, "accept": "application/json"}
     )
     assert answer.json()["warnings"][0].startswith(words)
+    for body, headers in (
+        (stream_of(table), {"content-type": ARROW}),
+        (json.dumps({"records": [hail]}), {"accept": ARROW}),
+    ):
+        stream = site.client.post(PATH, content=body, headers={"content-type": "application/json"} | headers).content
+        (warning,) = json.loads(pa.ipc.open_stream(stream).schema.metadata[b"warnings"])
+        assert warning.startswith(words)
+    known = site.client.post(PATH, content=stream_of(site.table.slice(0, 9)), headers={"content-type": ARROW}).content
+    assert pa.ipc.open_stream(known).schema.metadata is None
     for body in ({"records": [RECORD, hail]}, {"records": [RECORD | {"outlook": None}]}):
         assert "warnings" not in site.client.post(PATH, json=body).json()
 

@@ -189,6 +189,14 @@ def test_as_jobs(site, circuit):
     job = ended_job(site.client, asked | {"kind": "score", "keep": ["windy"]})
     with Workspace(Settings(workspace=site.workspace)) as workspace:
         assert pq.read_table(product.job_output_path(workspace, job["id"])).column_names[0] == "windy"
+    assert "warnings" not in job["result"]
+    pq.write_table(
+        pa.table({"outlook": ["hail"], "humidity": [50.0], "windy": [True]}), site.test.parent / "hail.parquet"
+    )
+    job = ended_job(site.client, asked | {"kind": "score", "uris": [str(site.test.parent / "hail.parquet")]})
+    absent, warning = job["result"]["warnings"]
+    assert absent.startswith("The data lacks columns of the model: 'class'")
+    assert warning.startswith("Column 'outlook' has only values that training never had, such as 'hail'")
     refused = site.client.post("/v1/jobs", json={"kind": "impute", "model": "sky", "uris": ["/x"], "columns": ["wind"]})
     assert "'wind'" in problem(refused, 422)["detail"]
     other = ended_job(site.client, asked | {"kind": "evaluate"})

@@ -307,10 +307,7 @@ class Predict:
             response["intervals"] = encode_json_rows(np.stack([low, high], axis=2))
         if ids is not None:
             response["ids"] = ids
-        warnings = served.unlike_training_warnings(rows.raw)
-        if (warning := served.empty_columns_warning(rows.chunk)) is not None:
-            warnings.append(warning)
-        if warnings:
+        if warnings := served.rows_warnings(rows.chunk, rows.raw):
             response["warnings"] = warnings
         return self.encode(response)
 
@@ -338,6 +335,8 @@ class Predict:
         ids = record_served_predictions(served, rows, probabilities, options)
         if ids is not None:
             batch = batch.append_column("id", pa.array(ids))
+        if warnings := served.rows_warnings(rows.chunk, rows.raw):
+            batch = batch.replace_schema_metadata({"warnings": self.encode(warnings)})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)

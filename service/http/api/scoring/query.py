@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from learners.models.query import AnyQuery
-from service.http.api.resources import Opening
+from service.http.api.resources import BodyRoute, Opening
 from service.product.inference import queries
 from service.product.inference.what_if_answers import WhatIfRequest, answer_what_if
 from service.requests.first_findings import Body
@@ -20,7 +20,7 @@ from service.serving.application_state import served_model_from_request
 from service.settings import Settings
 from storage.control.api_keys_and_sessions import Role
 
-router = APIRouter(prefix="/v1/models", tags=["models"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/models", tags=["models"])
 OneQuery = Annotated[AnyQuery, Field(discriminator="kind")]
 
 
