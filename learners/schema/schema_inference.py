@@ -370,7 +370,7 @@ def schema_loss_warnings(schema: Schema, costs: Mapping[str, FoldingCost] = NO_C
 
 
 def _of_folding(attribute: Attribute, cost: FoldingCost | None) -> str:
-    text = f"Column {attribute.name!r} keeps {len(attribute.values):,} values; {attribute.n_folded:,} rarer ones share one code"
+    text = f"Column {attribute.name!r}: the {len(attribute.values):,} most frequent values have codes of their own; {attribute.n_folded:,} rarer ones share one"
     if cost is not None:
         text += f", in {cost.share:.1%} of the rows: separate codes would lower the log loss by at most {cost.most_nats:.3g}"
     return f"{text}. Raise max_values to keep more."

@@ -92,12 +92,6 @@ def compare_command(
         require_matplotlib("A report (--output)")
     learners = learner or ["nb", "tan", "kdb:k=2"]
 
-    def told(at: "TrialProgress") -> None:
-        words = _in_words(at)
-        bar(words)
-        if not (json_output or err.is_terminal):
-            err.print(": ".join(filter(None, (words["step"], words["stage"]))), highlight=False, markup=False)
-
     pictures = [_two_learners(text, learners) for text in picture or []]
     with terminal_progress_bar(not json_output) as bar:
         outcomes = cross_validate(
@@ -114,7 +108,7 @@ def compare_command(
             jobs=jobs,
             threads=threads,
             any_code=any_code,
-            on_progress=told,
+            on_progress=lambda at: bar(_in_words(at)),
         )
     compared = compare(outcomes)
     command = shlex.join(["fewpass", *sys.argv[1:]])
@@ -290,16 +284,19 @@ def suggested_next_commands(name: str, learner: str, column: str | None, workspa
     return f"next: {first} · fewpass serve{where}"
 
 
-def rows_read_summary(passes: list[JSONObject]) -> str:
+def rows_read_summary(passes: list[JSONObject], *, is_update: bool = False) -> str:
     """Summarise the rows that a training read and those it took from stored counts, with the passes if only some used
     them.
+
+    `is_update`: say why an update that found no stored counts read all rows.
     """
     if not passes:
         return "No rows were read: all counts were stored."
     most = max(passes, key=lambda account: account["n_rows_read"])
     n_read, knowing = most["n_rows_read"], [account for account in passes if account["n_rows_reused"]]
     if not knowing:
-        return f"read {n_read:,} rows"
+        why = ": no stored counts fit this training. It has stored its own for the next --update"
+        return f"read all {n_read:,} rows{why}" if is_update else f"read {n_read:,} rows"
     known = max(account["n_rows_reused"] for account in knowing)
     if most["n_rows_reused"]:
         return f"read {n_read:,} new rows; {known:,} came from stored counts"
@@ -311,9 +308,9 @@ def forgetting_price_line(price: JSONMapping) -> str:
     """Describe how many rows a retraining without the forgotten rows will read."""
     moved, n = price["cut_points_move"], price["n_rows_again"]
     if not n:
-        return f"{price['model']}: cut points stay, so counts are subtracted"
-    why = f"cut points of {', '.join(map(repr, moved))} move" if moved else "its learner always reads all rows"
-    return f"{price['model']}: {why}, {n:,} rows will be read again"
+        return f"{price['model']}: no cut point moves, so the counts of these rows are subtracted"
+    why = f"cut points of {', '.join(map(repr, moved))} move" if moved else "its learner reads all rows each time"
+    return f"{price['model']}: {why}, so {n:,} rows are read again"
 
 
 def show_evaluation_metrics(metrics: JSONMapping) -> None:

@@ -51,7 +51,7 @@ EXAMPLES = {
     "precompile": "fewpass precompile",
     "predict": "fewpass predict income new.parquet --keep customer_id --out scored.parquet",
     "query": "fewpass query income --of income --given education=Bachelors",
-    "receipts": "fewpass receipts list",
+    "receipts": "fewpass receipts",
     "receipts key": "fewpass receipts key",
     "receipts list": "fewpass receipts list",
     "receipts show": "fewpass receipts show job-1",

@@ -48,7 +48,7 @@ def list_jobs_command(limit: Limit = 20, workspace: WorkspaceOption = None, json
     print_json_and_exit(items, json_output)
     # No table: at 80 columns it would break ids, which people copy.
     for job in items:
-        out.print(f"[bold]{job.id}[/]  {job.kind}  {job.state}  {job.created_at:%Y-%m-%d %H:%M}", soft_wrap=True)
+        out.print(f"[bold]{job.id}[/]  {job.kind}  {job.state}  {job.created_at:%Y-%m-%d %H:%M} UTC", soft_wrap=True)
         if words := _words(job):
             out.print(Padding(escape_rich_markup(words), (0, 0, 0, 4)), highlight=False)
     if not items:

@@ -182,7 +182,7 @@ def train_command(
         f"[bold]{version.name}@{version.version}[/]: {version.learner} from {version.n_rows:,} {rows} in {seconds:.2f} s"
     )
     if update:
-        out.print(rows_read_summary(passes), highlight=False)
+        out.print(rows_read_summary(passes, is_update=True), highlight=False)
     if words := evaluation_summary_line(version.metrics):
         out.print(words, highlight=False)
         if newest:

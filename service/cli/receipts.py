@@ -16,12 +16,22 @@ from service.terminal_output import (
     print_json_or_text,
 )
 
-app = typer.Typer(help="List, show and verify receipts of forgotten rows.", no_args_is_help=True)
+app = typer.Typer(help="List, show and verify receipts of forgotten rows.", invoke_without_command=True)
+Limit = Annotated[int, Option("--limit", "-n", min=1, max=1000, help="Number of receipts, newest first.")]
+
+
+@app.callback(invoke_without_command=True)
+def receipts_command(
+    context: typer.Context, limit: Limit = 50, workspace: WorkspaceOption = None, json_output: JsonOption = False
+) -> None:
+    """List the receipts, unless a subcommand is given."""
+    if context.invoked_subcommand is None:
+        list_receipts_command(limit, workspace, json_output)
 
 
 @app.command("list")
 def list_receipts_command(
-    limit: Annotated[int, Option("--limit", "-n", min=1, max=1000, help="Number of receipts, newest first.")] = 50,
+    limit: Limit = 50,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:

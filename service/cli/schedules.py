@@ -16,7 +16,6 @@ from service.terminal_output import (
     open_existing_workspace,
     out,
     print_json_and_exit,
-    print_json_or_table,
     print_json_or_text,
     print_table,
     table_cell_text,
@@ -44,13 +43,17 @@ def list_schedules_command(workspace: WorkspaceOption = None, json_output: JsonO
     """List the schedules, each with its next due time and its newest run."""
     with open_existing_workspace(workspace) as here:
         items = product.list_schedules(here, 1000).items
-    rows = []
+    print_json_and_exit(items, json_output)
+    # No table: at 80 columns it would break names and ids, which people copy.
     for each in items:
-        run = each.last_run
-        last = (None, None) if run is None else (f"{table_cell_text(run.due_at)} {run.outcome}", run.job_id)
-        rows.append([each.name, each.cron, each.timezone, each.job["kind"], each.next_due_at or "paused", *last])
-    columns = ["schedule", "cron", "zone", "job", "next (UTC)", "last run", "its job"]
-    print_json_or_table(items, json_output, columns, rows, "no schedules yet: fewpass schedules create")
+        due = "paused" if each.next_due_at is None else f"next {table_cell_text(each.next_due_at)} UTC"
+        words = f"{each.job['kind']}  {each.cron} ({each.timezone})  {due}"
+        out.print(f"[bold]{escape_rich_markup(each.name)}[/]  {escape_rich_markup(words)}", soft_wrap=True)
+        if (run := each.last_run) is not None:
+            words = f"last {table_cell_text(run.due_at)} UTC {run.outcome}  {run.job_id or ''}"
+            out.print(f"    {escape_rich_markup(words.rstrip())}", soft_wrap=True, highlight=False)
+    if not items:
+        out.print("[dim]no schedules yet: fewpass schedules create[/]")
 
 
 @app.command("create")

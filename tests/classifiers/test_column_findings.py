@@ -159,10 +159,10 @@ def test_costs_are_those_of_raw_rows_and_bound_what_is_lost(seed, max_values):
 def test_the_cost_is_told():
     model = learned(pa.table({"x": list("aaabbbcdef") * 10, "class": list("uvuvuvuvuv") * 10}), 2)
     assert schema_loss_warnings(model.schema, {"x": FoldingCost(0.4, 0.27725)}) == [
-        "Column 'x' keeps 2 values; 4 rarer ones share one code, in 40.0% of the rows: separate codes would lower the "
+        "Column 'x': the 2 most frequent values have codes of their own; 4 rarer ones share one, in 40.0% of the rows: separate codes would lower the "
         "log loss by at most 0.277. Raise max_values to keep more."
     ]
     assert folded_value_information_loss(model)["x"].most_nats == pytest.approx(0.4 * log(2))
     assert schema_loss_warnings(model.schema) == [
-        "Column 'x' keeps 2 values; 4 rarer ones share one code. Raise max_values to keep more."
+        "Column 'x': the 2 most frequent values have codes of their own; 4 rarer ones share one. Raise max_values to keep more."
     ]

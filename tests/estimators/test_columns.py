@@ -152,7 +152,10 @@ def test_a_column_that_is_left_out_is_told(column, message, frame):
 
 def test_folded_values_are_told(frame):
     shop = [f"shop {min(i % 20, i // 20)}" for i in range(400)]
-    with pytest.warns(ColumnWarning, match="Column 'shop' keeps 8 values; .* rarer ones share one code"):
+    with pytest.warns(
+        ColumnWarning,
+        match="Column 'shop': the 8 most frequent values have codes of their own; .* rarer ones share one",
+    ):
         KDB(max_values=8, m=1.0).fit(frame.assign(shop=shop), "class")
 
 

@@ -9,7 +9,7 @@ N = 400
 START = datetime.datetime(2026, 1, 1)
 WORDS = (
     "All rows are later than those the model learned from: 'when' ended at 2026-01-17T15:00:00 in training and begins at "
-    "2026-01-19T20:00:00 here. Evaluate the model on such rows, or train with newer ones."
+    "2026-01-19T20:00:00 here. Evaluate the model on rows of that time, or train it with newer rows."
 )
 
 

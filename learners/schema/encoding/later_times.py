@@ -82,7 +82,7 @@ class LaterTimes:
         if not spans:
             return []
         return [
-            f"All rows are later than those the model learned from: {'; '.join(spans)}. Evaluate the model on such rows, or train with newer ones."
+            f"All rows are later than those the model learned from: {'; '.join(spans)}. Evaluate the model on rows of that time, or train it with newer rows."
         ]
 
 

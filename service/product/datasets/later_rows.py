@@ -74,8 +74,8 @@ class KeptBack:
         if self.by != "random" or not self.column or self.later is None or self.random is None:
             return ""
         return (
-            f"newest rows by {self.column!r}: log loss {self.later:.3f} beside {self.random:.3f} for rows at random, by naive Bayes and kDB "
-            "from the rows before them (--holdout-by time measures the model on them)"
+            f"log loss of the newest rows by {self.column!r}: {self.later:.3f}, of rows at random: {self.random:.3f}; estimated by naive Bayes "
+            "and kDB, trained on the older rows (--holdout-by time measures the model itself)"
         )
 
     def warnings(self) -> list[str]:

@@ -1,5 +1,6 @@
 """Scoring: predictions, metrics and scored Parquet files, batch by batch."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.answer_checks import check_answer_distributions
-from learners.classifiers.lookup.look_up_tables import split_chunk_into_blocks
+from learners.classifiers.lookup.look_up_tables import CELLS_AT_A_TIME, split_chunk_into_blocks
 from learners.errors import EmptyData, NoClass, UnknownColumn, names_with_suggestions
 from learners.evaluation.column_losses import ColumnLosses
 from learners.evaluation.metrics import (
@@ -34,6 +35,7 @@ from service.requests.problems import InvalidRequest
 from service.serving.class_answers import check_class_columns, check_top_k, top_classes, top_classes_batch
 from service.serving.predictor import Probabilities, predictions_batch
 
+SLOW_ROWS = 2048  # that are explained, or get an interval, together
 Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
 
 
@@ -185,12 +187,13 @@ def scored_batches(
     threads: int = 1,
     top_k: int | None = None,
     unlike: UnlikeTraining | None = None,
+    on_rows: Callable[[int], None] = ignore_report,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the kept columns, `prediction`, `probability_<class>` and requested extras, batch by batch in order.
 
     With an interval `low_<class>` and `high_<class>`; with `top_k` the lists of `top_classes_batch` instead of a column for
     each class; explained, the columns of `explanation_columns`. Columns that are neither the model's nor kept are not read.
-    `unlike` looks at the rows that are read. Threads answer batches while the next are read. Without rows there is one empty batch. Raises UnknownColumn if a
+    `unlike` looks at the rows that are read; `on_rows` gets the number of each few rows answered, from any thread. Threads answer batches while the next are read. Without rows there is one empty batch. Raises UnknownColumn if a
     column to keep is not in the data; InvalidRequest if one is to be kept twice, or is called like a column of answers;
     InvalidPrediction, naming a row whose answer is no distribution.
     """
@@ -199,14 +202,19 @@ def scored_batches(
             raise UnknownColumn(name, source.arrow_schema.names)
     classes = model.schema.class_values()
     known = {attribute.name for attribute in model.schema.attributes}
+    n_cells = len(classes) * (1 + is_explained * len(known))
+    if is_explained or interval is not None:  # slow, so fewer rows at once: progress comes more often
+        n_cells = max(n_cells, CELLS_AT_A_TIME // SLOW_ROWS)
 
     def scored(numbered: tuple[int, pa.RecordBatch]) -> pa.RecordBatch:
         first, batch = numbered
         chunk = encode(batch, model.schema, with_class=False)
         parts = []
-        for part in split_chunk_into_blocks(chunk, len(classes) * (1 + is_explained * len(known))):
+        for part in split_chunk_into_blocks(chunk, n_cells):
             parts.append(answers_of(part, first))
             first += part.n_rows
+            if part.n_rows:
+                on_rows(part.n_rows)
         answers = pa.concat_batches(parts) if len(parts) > 1 else parts[0]
         return join_batch_columns(batch.select(list(keep)), answers) if keep else answers
 
@@ -285,12 +293,18 @@ def score_files(
     check_rows_output(output, replace=replace)
     for absence in absent_column_warnings(model, source):
         warn(absence)
-    n_rows, unlike = 0, UnlikeTraining(model.schema)
+    n_rows, n_answered, unlike, lock = 0, 0, UnlikeTraining(model.schema), threading.Lock()
+
+    def on_rows(n: int) -> None:
+        nonlocal n_answered
+        with lock:
+            n_answered += n
+            report({"step": "predict", "rows_done": n_answered, "rows_total": source.n_rows})
+
     with output_draft(output, replace=replace) as draft, RowWriter(draft, output, keep) as writer:
-        for batch in scored_batches(model, source, keep, interval, is_explained, threads, top_k, unlike):
+        for batch in scored_batches(model, source, keep, interval, is_explained, threads, top_k, unlike, on_rows):
             writer.write(batch)
             n_rows += batch.num_rows
-            report({"step": "predict", "rows_done": n_rows, "rows_total": source.n_rows})
     for words in unlike.warnings():
         warn(words)
     return n_rows

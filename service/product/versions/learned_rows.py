@@ -126,7 +126,7 @@ def later_rows_warnings(workspace: Workspace, name: str, number: int, schema: Sc
         return []
     return [
         f"All rows are later than those the model learned from: {by.column!r} ended at {moment_text(last)} in training and "
-        f"begins at {moment_text(first)} here. Evaluate the model on such rows, or train with newer ones."
+        f"begins at {moment_text(first)} here. Evaluate the model on rows of that time, or train it with newer rows."
     ]
 
 

@@ -64,7 +64,7 @@ def test_train_ends_with_a_sentence_and_what_comes_next(trained):
     told = " ".join(told.split())  # lines of 80 columns
     assert "right " in told and "log loss" in told and "(class shares " in told and "rows kept back" in told
     assert f"next: fewpass query other --of class -w {where} · fewpass serve -w {where}" in told
-    assert "zero_one_loss" not in told and "read 600 rows" in told
+    assert "zero_one_loss" not in told and "read all 600 rows: no stored counts fit" in told
     pq.write_table(weather(100, 3), trained / "b.parquet")
     told = run(*asked[:2], trained / "b.parquet", *asked[2:])
     assert "read 100 new rows; 600 came from stored counts" in told
@@ -110,6 +110,13 @@ def test_what_comes_next_is_what_the_model_answers():
     assert "predict" in of_trees and "query" not in of_trees
     assert suggested_next_commands("m", "orders", None, None).startswith("next: fewpass models structure m ·")
     assert rows_read_summary([]) == "No rows were read: all counts were stored."
+    first = [{"stage": "pairs", "n_rows_read": 1200, "n_rows_reused": 0}]
+    assert rows_read_summary(first) == "read 1,200 rows"
+    assert rows_read_summary(first, is_update=True).startswith(
+        "read all 1,200 rows: no stored counts fit this training."
+    )
+    later = [{"stage": "pairs", "n_rows_read": 30, "n_rows_reused": 1200}]
+    assert rows_read_summary(later, is_update=True) == "read 30 new rows; 1,200 came from stored counts"
 
 
 def test_ids_of_jobs_are_never_broken(trained):
@@ -184,7 +191,7 @@ def test_tables_of_any_width_break_no_words(n, capsys):
 
 def test_the_price_of_forgetting_is_said():
     price = {"model": "late@2", "cut_points_move": ["number"], "n_rows_again": 15000}
-    assert forgetting_price_line(price) == "late@2: cut points of 'number' move, 15,000 rows will be read again"
+    assert forgetting_price_line(price) == "late@2: cut points of 'number' move, so 15,000 rows are read again"
     assert forgetting_price_line(price | {"cut_points_move": [], "n_rows_again": 0}) == (
-        "late@2: cut points stay, so counts are subtracted"
+        "late@2: no cut point moves, so the counts of these rows are subtracted"
     )

@@ -15,7 +15,7 @@ from learners.errors import SourceError
 from learners.passes.sources.file_opening import uri_filesystem
 from learners.registry import recipes
 from service.product.inference.density_rows import Filling, write_density_scores, write_imputed_rows
-from service.product.inference.scoring import score_files, scored_batches
+from service.product.inference.scoring import SLOW_ROWS, score_files, scored_batches
 from service.product.outputs import output_destination
 from service.requests.problems import InvalidRequest
 
@@ -50,6 +50,15 @@ def test_rows_come_in_their_order(threads, path, model, tmp_path):
     group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
     has = {group.column(i).path_in_schema: group.column(i).has_dictionary_page for i in range(group.num_columns)}
     assert has == {"row": True, "prediction": True, "probability_no": False, "probability_yes": False}
+
+
+@pytest.mark.parametrize("how", [{}, {"interval": 0.9}, {"is_explained": True}])
+def test_slow_answers_report_their_rows_more_often(how, path, model, tmp_path):
+    told = []
+    score_files(model, Source.open(path), tmp_path / "out.parquet", threads=2, report=told.append, **how)
+    done = [each["rows_done"] for each in told]
+    assert done == sorted(set(done)) and done[-1] == N_ROWS
+    assert not how or max(np.diff([0, *done])) <= SLOW_ROWS
 
 
 def test_only_columns_of_the_model_and_kept_ones_are_read(path, model, monkeypatch):
