@@ -83,7 +83,7 @@ COMMANDS = {
     "drift": CommandEntry(
         "Watch",
         "watch:drift_command",
-        "Compare rows with the training data of a model in one pass: what changed, and the likely causes.",
+        "Compare rows with the training data of a model: what changed, and the likely causes. Classes count if the rows have them.",
     ),
     "monitor": CommandEntry(
         "Watch",

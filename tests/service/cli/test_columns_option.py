@@ -75,7 +75,8 @@ def test_columns_say_how_rows_are_written_wherever_a_model_reads_them(folder):
         assert pq.read_table(folder / f"{command}.parquet").num_rows == 600
     assert "information in each column" in run("report", "m", file, "--html", folder / "o.html", *where)
     drift = json.loads(run("drift", "m", file, "--json", *where))
-    assert drift["rows"]["counted"] == 600 and drift["is_drifting"] is False
+    causes = [(one["kind"], one["columns"]) for one in drift["causes"]]
+    assert drift["rows"]["counted"] == 600 and causes == [("unseen", ["y"])], "z is a new class"
     assert "--columns" in run("evaluate", "m", file, "--columns", "[1]", "-w", folder / "w", code=2)
 
 

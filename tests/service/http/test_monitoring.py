@@ -205,7 +205,7 @@ def test_from_the_prediction_to_its_label_and_out_again(place):
         found = performance(client)
         assert (found["labelled"], found["coverage"]) == (20, 0.5) and 80 < found["delay_s"]["median"] < 600
     acts = [line for line in client.get("/v1/audit").json()["items"] if line["action"] == "labels sent"]
-    assert [(line["object"], line["detail"]) for line in acts] == [("orders", answer.json())] * 2
+    assert [(line["subject"], line["detail"]) for line in acts] == [("orders", answer.json())] * 2
     pq.write_table(pa.table({"prediction": ids, "income": truth[30:]}), folder / "labels.parquet")
     command = ["labels", "orders", folder / "labels.parquet", "--key", "prediction", "--label", "income", "--ids"]
     assert "10 labels: 10 matched, 0 wait" in said(*command)
