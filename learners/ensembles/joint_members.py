@@ -44,19 +44,19 @@ class Joints:
         """Views of the attributes for each joint member."""
         return tuple(Views(self.schema, member_parent_grouping_index(number)) for number in range(len(self.models)))
 
-    def _seen(self, x: Codes) -> Iterator[tuple[LookupModel, Chunk]]:
+    def _seen(self, x: Codes) -> Iterator[tuple[LookupModel, Codes]]:
         """Yield each joint model with the codes (n_attributes, n) converted to its views."""
         for model, views in zip(self.models, self.views, strict=True):
-            yield model, views.chunk(Chunk(x, None))
+            yield model, views.codes(x)
 
     def log_answers_of_known(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats]:
         """Log probabilities (n_models, n, n_classes) of codes (n_attributes, n), and the mean of their log P(known) (n,).
 
         By look-ups a missing parent ends the context, as where a sum would read much for the lesser part of an answer.
         """
-        is_minor = self.share_of_ensemble(x)[:, 0] > MAJOR
+        is_minor = None if by_look_ups else self.share_of_ensemble(x)[:, 0] > MAJOR
         answers = [
-            model.look_up_known(own.x) if by_look_ups else model.answer_known(own.x, is_minor)
+            model.look_up_known(own) if by_look_ups else model.answer_known(own, is_minor)
             for model, own in self._seen(x)
         ]
         logs = np.log(np.maximum([p for p, _ in answers], LEAST))  # as 0 x -inf is no number
@@ -67,11 +67,17 @@ class Joints:
         the context.
         """
         model, own = next(self._seen(x))
-        return model.log_evidence(own.x)
+        return model.log_evidence(own)
+
+    def looked_up_log_evidence(self, x: Codes) -> Floats:
+        """Return the mean log evidence (n,) of codes (n_attributes, n), looked up in all members: as `log_answers_of_known` by look-ups."""
+        return np.asarray(np.mean([model.log_evidence(own) for model, own in self._seen(x)], axis=0))
 
     def deviation(self, x: Codes) -> Floats:
         """Return the mean standard deviation of the members' log probabilities, (n, n_classes)."""
-        return np.asarray(np.mean([np.sqrt(model.log_joint_variance(own)) for model, own in self._seen(x)], axis=0))
+        return np.asarray(
+            np.mean([np.sqrt(model.log_joint_variance(Chunk(own, None))) for model, own in self._seen(x)], axis=0)
+        )
 
     def share_of_ensemble(self, x: Codes) -> Floats:
         """Return the weight of the ensemble for rows with missing columns, (n, 1), from 0 to 1.

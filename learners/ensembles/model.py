@@ -177,6 +177,7 @@ class EnsembleModel(ModelDefaults):
             self.pooled_answer_of_known,
             lambda x: self.pooled_answer_of_known(x, by_look_ups=True),
             self.joints.log_evidence,
+            self.joints.looked_up_log_evidence,
         )
 
     def warnings(self) -> list[str]:
@@ -214,7 +215,7 @@ class EnsembleModel(ModelDefaults):
 
     def _answer_alone(self, x: Codes, out: Floats) -> None:
         """Compute class probabilities from tables, discriminants and trees, without the joint members."""
-        fill_class_log_joints(self._tables, self.views.chunk(Chunk(x, None)).x, 0, x.shape[1], out)
+        fill_class_log_joints(self._tables, self.views.codes(x), 0, x.shape[1], out)
         if self.discriminant is not None:
             self.discriminant.add_scores(x, out)
         if self.correction is not None:

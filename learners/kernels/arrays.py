@@ -43,6 +43,13 @@ def read_only_array(array: NDArray[Scalar]) -> NDArray[Scalar]:
     return contiguous
 
 
+def take_rows(x: NDArray[Scalar], rows: Integers) -> NDArray[Scalar]:
+    """Return some rows of codes (n_attributes, n_rows), read-only; an index in brackets would copy them twice."""
+    own: NDArray[Scalar] = x.take(rows, axis=1)
+    own.setflags(write=False)
+    return own
+
+
 def unique_integers(numbers: Integers) -> tuple[Integers, Integers]:
     """Return the distinct numbers, ascending, and the index of each of (n,) numbers among them.
 

@@ -188,7 +188,20 @@ def inner_kernel(function: Callable[..., Any]) -> Any:
 
     A call from Python raises TypeError.
     """
-    compiled = _compiled(function, no_cpython_wrapper=True)
+    return _for_kernels(function)
+
+
+def borrowing_kernel(function: Callable[..., Any]) -> Any:
+    """Compile an inner kernel that uses its caller's arrays and slices of them, and makes and returns none.
+
+    It counts no references: each count is an atomic operation, and some twenty for each table of a network took most of
+    the time of one row (`benchmarks.null_rows`). Numba refuses to compile one that makes an array.
+    """
+    return _for_kernels(function, _nrt=False)
+
+
+def _for_kernels(function: Callable[..., Any], **options: bool) -> Any:
+    compiled = _compiled(function, no_cpython_wrapper=True, **options)
     if hasattr(compiled, "add_overload"):
         compiled.add_overload = lambda result: compiled.overloads.update({tuple(result.signature.args): result})
         compiled._compile_for_args = lambda *arguments, **named: _refuse(function.__name__)

@@ -20,7 +20,7 @@ def kernels():
     """Names of all kernels, and what Python finds there."""
     root = Path(learners.__file__).parent
     for path in sorted(root.rglob("*.py")):
-        if re.search(r"^@(inner_)?kernel$", path.read_text(), re.MULTILINE):
+        if re.search(r"^@((inner|borrowing)_)?kernel$", path.read_text(), re.MULTILINE):
             yield from kernels_of(".".join(("learners", *path.relative_to(root).with_suffix("").parts)))
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from learners import Source, drive, encode, load_model, record_classifier
 from learners.kernels.cache import is_trusted_cache_folder, untrusted_cache_reason
-from learners.kernels.jit import inner_kernel, kernel, notify_on_kernel_compilation
+from learners.kernels.jit import borrowing_kernel, inner_kernel, kernel, notify_on_kernel_compilation
 from learners.registry import recipes
 from tests.kernels.kernel_table import kernels_of
 
@@ -219,6 +219,37 @@ def test_an_inner_kernel_from_disk_serves_kernels_and_refuses_python():
     assert sum(again.stats.cache_hits.values()) == 1
     with pytest.raises(TypeError, match="doubled is called by kernels only"):
         again(3)
+
+
+def sum_of_tails(x, y):
+    total = 0.0
+    for row in range(x.shape[0]):
+        own, other = x[row], y[row]
+        for first in range(own.size):
+            for term in own[first:]:
+                other[first] += term
+        total += other[0]
+    return total
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_borrowing_kernel_leaves_its_callers_references_as_they_were():
+    inner = borrowing_kernel(sum_of_tails)
+    outer = kernel(lambda x, y: inner(x, y))
+    x, y = np.ones((2, 3)), np.zeros((2, 3))
+    n_references = sys.getrefcount(x)
+    assert outer(x, y) == 6.0 and sys.getrefcount(x) == n_references
+
+
+def copied(x):
+    return np.empty(x.size)[0]
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_borrowing_kernel_that_makes_an_array_is_not_compiled():
+    inner = borrowing_kernel(copied)
+    with pytest.raises(numba.core.errors.NumbaError, match="NRT required but not enabled"):
+        kernel(lambda x: inner(x))(np.zeros(3))
 
 
 @pytest.mark.usefixtures("cache")

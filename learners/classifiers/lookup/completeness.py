@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.classifiers.lookup.kernels import hide_nulls, mark_unknown_and_null_rows, mix_answers
-from learners.kernels.arrays import Codes, Floats, Integers, Uint8s, freeze_arrays, read_only_array
+from learners.kernels.arrays import Codes, Floats, Integers, Uint8s, freeze_arrays, take_rows
 from learners.schema import Schema
 
 LACKS_PARENT, HAS_NULL = 1, 2
@@ -53,6 +53,7 @@ class Completeness:
         answer_known: Callable[[Codes], tuple[Floats, Floats]],
         look_up_known: Callable[[Codes], tuple[Floats, Floats]],
         log_evidence: Callable[[Codes], Floats],
+        log_evidence_known: Callable[[Codes], Floats],
     ) -> Floats:
         """Return class probabilities (n_rows, n_classes) of x (n_attributes, n_rows): complete rows by lookup, others
         with more work.
@@ -65,7 +66,8 @@ class Completeness:
 
         Given (n_attributes, m) codes, `look_up` returns the probabilities (m, n_classes) of complete rows,
         `answer_known` those of any rows with the log evidence (m,), and `look_up_known` both by lookups, in which a
-        missing parent ends the context; `log_evidence` returns the latter from one network. `look_up_nulls` also takes
+        missing parent ends the context; `log_evidence` returns the latter from one network, and `log_evidence_known` that of
+        `look_up_known`. `look_up_nulls` also takes
         the codes (n_attributes, 2 m) of the rows and of the same with nulls hidden, side by side: one call for both.
         """
         marks = np.zeros(x.shape[1], np.uint8)
@@ -74,7 +76,7 @@ class Completeness:
             return look_up(x)
         parts, unsure = list[tuple[Integers, Floats]](), list[tuple[Integers, Floats]]()
         for mark, rows in _groups(marks):
-            own = x if rows.size == marks.size else read_only_array(x[:, rows])
+            own = x if rows.size == marks.size else take_rows(x, rows)
             if not mark & HAS_NULL:
                 parts.append((rows, answer_known(own)[0] if mark else look_up(own)))
                 continue
@@ -92,11 +94,11 @@ class Completeness:
                 if not lacks:
                     likely = places[weights[places] >= LIKELY]
                     if likely.size:
-                        p_likely, _ = look_up_known(read_only_array(both[:, rows.size + likely]))
+                        p_likely, _ = look_up_known(take_rows(both, rows.size + likely))
                         p[likely] = _mean(weights[likely], p[likely], p_likely)
                         places = places[weights[places] < LIKELY]
                 if places.size:
-                    evidence = of_known[places] if lacks else look_up_known(read_only_array(own[:, places]))[1]
+                    evidence = of_known[places] if lacks else log_evidence_known(take_rows(own, places))
                     unsure.append((rows[places], evidence))
             parts.append((rows, p))
         out = parts[0][1]
@@ -106,7 +108,7 @@ class Completeness:
                 out[rows] = p
         if unsure:
             rows, of_value = (np.concatenate(part) for part in zip(*unsure, strict=True))
-            without, log_hidden = self._hide(read_only_array(x[:, rows]))
+            without, log_hidden = self._hide(take_rows(x, rows))
             hidden, evidence = answer_known(without)
             p = out[rows]
             mix_answers(of_value, evidence, log_hidden, 2.0, 0.0, hidden, p, np.empty(rows.size))

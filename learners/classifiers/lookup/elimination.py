@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from learners.classifiers.lookup.kernels import LookupTables, list_sums
 from learners.classifiers.lookup.look_up_tables import (
     Tables,
     family_lookup_tables,
@@ -18,7 +19,7 @@ from learners.classifiers.lookup.look_up_tables import (
     slice_lookup_tables,
 )
 from learners.classifiers.structure import Structure
-from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze_arrays, read_only_array
+from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze_arrays, read_only_array, take_rows
 
 MOST_COMBINATIONS = 1 << 20
 """Maximum number of combinations of missing parents' values, times classes, that are summed out exactly, as in SQL."""
@@ -28,6 +29,9 @@ MOST_CELLS = 1 << 15
 
 MOST_ENTRIES = 1 << 14
 """The most table entries, of all classes together, that a sum reads for a row whose answer is mostly another model's (`log_joint`)."""
+
+MOST_LISTED = 1 << 12
+"""Combinations of the missing values of one sum, times classes, up to which they are listed in a kernel, row by row."""
 
 BLOCK_CELLS = 1 << 20
 """Cells of the rows that are summed at a time. With more, more rows share a look-up; four times as many take 125 MB instead of 52."""
@@ -41,6 +45,16 @@ class Factor(NamedTuple):
     variance: Floats | None  # of the logarithm of each value
     # (n_rows,) int64: rows that agree in the known attributes on which the function depends are of one kind.
     kind: Integers
+
+
+class Listed(NamedTuple):
+    """Sums of few combinations: the families of each, one after another, and the missing attributes; the first sums over none."""
+
+    n_families: Integers  # (n_sums,) int64
+    families: Integers
+    n_missing: Integers  # (n_sums,) int64
+    missing: Integers
+    n_most: int  # combinations of the widest
 
 
 Lack = tuple[int, tuple[int, ...], frozenset[int]]
@@ -59,6 +73,7 @@ class _Plan:
     n_entries: int  # of the families of which something is missing, for each class
     # Sums that have no missing attribute in common, each by what its families lack: rows that lack something else as well share them.
     parts: dict[tuple[Lack, ...], _Plan]
+    listed: Listed | None = None  # where all parts are small, and no context ends
 
 
 class Elimination:
@@ -89,6 +104,7 @@ class Elimination:
         n_classes = self.tables.log_prior.size
         logs, variance = np.empty((x.shape[1], n_classes)), np.zeros((x.shape[1], n_classes))
         plain, parts = list[Integers](), dict[tuple[Lack, ...], tuple[_Plan, list[Integers]]]()
+        listed = list[tuple[Listed, Integers]]()
         is_complete = np.zeros((len(self.structure.order), x.shape[1]), np.bool_)
         for missing, rows in _patterns(x, self.sizes, self.structure.order):
             plan = self._plan(missing)
@@ -101,6 +117,9 @@ class Elimination:
                 summed = rows[~is_minor[rows]]
                 if not summed.size:
                     continue
+            if plan.listed is not None and self.spread is None:
+                listed.append((plan.listed, summed))
+                continue
             for first, last in plan.complete:
                 is_complete[first:last, summed] = True
             for lacks, part in plan.parts.items():
@@ -108,21 +127,23 @@ class Elimination:
         outs = [(tables, out) for tables, out in ((self.tables, logs), (self.spread, variance)) if tables is not None]
         if plain:
             rows = np.concatenate(plain)
-            own = read_only_array(x[:, rows])
+            own = take_rows(x, rows)
             for tables, out in outs:
                 log_joints = np.empty((rows.size, n_classes))
                 fill_class_log_joints(tables, own, 0, rows.size, log_joints)
                 out[rows] = log_joints
+        if listed:
+            self._list_sums(x, listed, logs)
         if parts:
             is_summed = np.ones(x.shape[1], np.bool_)
-            is_summed[np.concatenate([*plain, np.empty(0, np.int64)])] = False
+            is_summed[np.concatenate([*plain, *(rows for _, rows in listed), np.empty(0, np.int64)])] = False
             rows = np.flatnonzero(is_summed)
-            own = read_only_array(x[:, rows])
+            own = take_rows(x, rows)
             for tables, out in outs:
                 out[rows] = self._complete_families(tables, own, is_complete[:, rows])
         for part, each in parts.values():
             rows = np.concatenate(each)
-            own = read_only_array(x[:, rows])
+            own = take_rows(x, rows)
             first_rows, which = _different(own[part.around])
             step = max(1, BLOCK_CELLS // (part.n_cells * n_classes))
             blocks = [self._summed(own[:, first_rows[i : i + step]], part) for i in range(0, first_rows.size, step)]
@@ -138,8 +159,26 @@ class Elimination:
             parents = missing & set[int]().union(*self.structure.parents)
             is_few = _size(parents, self.sizes) * self.tables.log_prior.size <= MOST_COMBINATIONS
             most = (MOST_COMBINATIONS if is_few else MOST_CELLS) // self.tables.log_prior.size
-            plan = self._plans[missing] = _planned(self.structure, missing, self.sizes, most)
+            plan = _planned(self.structure, missing, self.sizes, most)
+            if isinstance(self.tables, LookupTables):
+                plan = replace(
+                    plan, listed=_listed(self.structure, missing, plan, self.sizes, self.tables.log_prior.size)
+                )
+            self._plans[missing] = plan
         return plan
+
+    def _list_sums(self, x: Codes, listed: Sequence[tuple[Listed, Integers]], logs: Floats) -> None:
+        """Compute the log joints of rows whose sums are listed; OUT logs (n_rows, n_classes)."""
+        rows = np.concatenate([rows for _, rows in listed]) if len(listed) > 1 else listed[0][1]
+        counts = np.array([(rows.size, of_rows.n_families.size) for of_rows, rows in listed])
+        sums = [np.concatenate(each) for each in zip(*(of_rows[:4] for of_rows, _ in listed), strict=True)]
+        codes = np.empty((x.shape[0], max(of_rows.n_most for of_rows, _ in listed)), x.dtype)
+        frozen = codes.view()
+        frozen.setflags(write=False)
+        out = logs if rows.size == len(logs) and len(listed) == 1 else np.empty((rows.size, logs.shape[1]))
+        list_sums(self.tables, take_rows(x, rows), self.sizes, counts, *sums, codes, frozen, out)
+        if out is not logs:
+            logs[rows] = out
 
     def _summed(self, x: Codes, plan: _Plan) -> tuple[Floats, Floats]:
         """Return the log joint and its variance, (n_classes, n_rows) each, over the families with missing members."""
@@ -219,6 +258,9 @@ def _patterns(x: Codes, sizes: Integers, used: Sequence[int]) -> Iterator[tuple[
         return
     attributes = np.array(used, np.int64)
     is_missing: Mask = x[attributes] >= sizes[attributes, np.newaxis]
+    if x.shape[1] == 1:
+        yield frozenset(attributes[is_missing[:, 0]].tolist()), np.zeros(1, np.int64)
+        return
     first, which = _different(np.packbits(is_missing, axis=0))
     order = np.argsort(which, kind="stable")
     ends = np.cumsum(np.bincount(which)).tolist()
@@ -281,6 +323,25 @@ def _parts(structure: Structure, missing: frozenset[int], plan: _Plan) -> Iterat
         order = tuple(v for v in plan.order if v in group)
         lacks = tuple((i, scope, missing & members[i]) for i, scope in scopes.items())
         yield lacks, _Plan(scopes, (), around, order, plan.n_cells, plan.n_entries, {})
+
+
+def _listed(
+    structure: Structure, missing: frozenset[int], plan: _Plan, sizes: Integers, n_classes: int
+) -> Listed | None:
+    """The sums of a plan by their combinations; None where these are many, or where the context of a family ends."""
+    for i, scope in plan.scopes.items():
+        if missing.intersection([structure.order[i], *structure.parents[i]]) != set(scope):
+            return None
+    sums: list[tuple[list[int], tuple[int, ...]]] = [([i for i, scope in plan.scopes.items() if not scope], ())]
+    sums += [(list(part.scopes), part.order) for part in plan.parts.values()]
+    n_most = max(_size(frozenset(order), sizes) for _, order in sums)
+    if n_most * n_classes > MOST_LISTED:
+        return None
+    counts = (np.array([len(each) for each in column], np.int64) for column in zip(*sums, strict=True))
+    values = (np.array([v for each in column for v in each], np.int64) for column in zip(*sums, strict=True))
+    n_families, n_missing = counts
+    families, attributes = values
+    return Listed(n_families, families, n_missing, attributes, n_most)
 
 
 def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:

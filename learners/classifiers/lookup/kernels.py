@@ -9,7 +9,7 @@ import numpy as np
 from learners.counts.sparse_kernels import binary_search_index
 from learners.kernels.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
 from learners.kernels.intrinsics import add_four, popcount, prefetch
-from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.jit import borrowing_kernel, kernel
 
 BLOCK_ROWS = 256
 # Tables larger than a processor's own cache are read an attribute at a time for as many rows as have so many sums, which the
@@ -69,7 +69,7 @@ def fill_lookup_hash_table(keys, shift, owners):  # (n,) int64; OUT (slots,) int
         owners[slot] = position
 
 
-@inner_kernel
+@borrowing_kernel
 def _find(tables, a, key):
     """Return the row of `vectors` for a key of attribute a, or -1."""
     first = tables.hash_starts[a]
@@ -89,7 +89,7 @@ def _find(tables, a, key):
         slot = (slot + 1) & mask
 
 
-@inner_kernel
+@borrowing_kernel
 def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (n_block,) int64 cells: scratch
     """Add the terms of a dense table to a block of rows, with one loop per parent, which the compiler can vectorize."""
     n_values, n_classes = tables.n_values[a], tables.log_prior.size
@@ -119,7 +119,7 @@ def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (n_blo
                     joint[row, k] += dense[cell + np.uint64(k)]
 
 
-@inner_kernel
+@borrowing_kernel
 def _find_all(tables, a, keys):  # (n,) int64, in place
     """Put FOUND less its row of `vectors` in place of each key, or ABSENT for an unknown key.
 
@@ -144,7 +144,7 @@ def _find_all(tables, a, keys):  # (n,) int64, in place
             keys[i] = FOUND - _find(tables, a, keys[i])
 
 
-@inner_kernel
+@borrowing_kernel
 def _add_backed_off(tables, a, x, first, n, scratch, is_pending, log_joint):
     """Add the terms of n rows with an unseen context or value, or for which only the rest was stored.
 
@@ -220,7 +220,7 @@ def _add_backed_off(tables, a, x, first, n, scratch, is_pending, log_joint):
         n = n_left
 
 
-@inner_kernel
+@borrowing_kernel
 def _add_sparse_block(tables, a, x, first, last, scratch, is_pending, log_joint):  # OUT scratch: four (n_block,) int64
     """Add the terms of a hash table to a block of rows: first all keys, then all rows of `vectors`, so that memory
     accesses overlap.
@@ -255,7 +255,7 @@ def _add_sparse_block(tables, a, x, first, last, scratch, is_pending, log_joint)
         _add_backed_off(tables, a, x, first, n_backed_off, scratch, is_pending, log_joint)
 
 
-@inner_kernel
+@borrowing_kernel
 def normalize_log_joint_row(logs, log_prior):  # logs (C,) float64, in place; log_prior (C,) float64
     """Normalize unnormalized log probabilities in place to probabilities, and return the log of their sum
     (log-sum-exp).
@@ -310,6 +310,59 @@ def look_up_class_probabilities(tables, x, first, last, is_normalized, out):
         if is_normalized:
             for row in range(block, end):
                 normalize_log_joint_row(out[row], tables.log_prior)
+
+
+@kernel
+def list_sums(tables, x, sizes, counts, n_families, families, n_missing, missing, codes, frozen, out):
+    """Compute log P(class, known attributes) of rows, in which each sum over missing attributes lists all their combinations.
+
+    x (m, n) codes, rows with the same sums side by side: counts (n_kinds, 2) int64 has their number and that of their sums; n_families
+    and n_missing (n_sums,) int64 how many entries of families and of missing each sum has. codes (m, n_most) scratch, and the same
+    memory as `frozen`, which is read-only as x, so that all is compiled once. OUT (n, C) float64.
+    """
+    n_classes, n_most = tables.log_prior.size, codes.shape[1]
+    logs, is_pending = np.empty((n_most, n_classes)), np.empty((n_most, n_classes), np.uint8)
+    cells = np.empty(n_most, np.int64)
+    scratch = (cells, np.empty(n_most, np.int64), np.empty(n_most, np.int64), np.empty(n_most, np.int64))
+    first_sum, first_family, first_missing, row = 0, 0, 0, 0
+    for kind in range(counts.shape[0]):
+        family, place = first_family, first_missing
+        for _ in range(counts[kind, 0]):
+            family, place = first_family, first_missing
+            for k in range(n_classes):
+                out[row, k] = tables.log_prior[k]
+            for own in range(first_sum, first_sum + counts[kind, 1]):
+                n = 1
+                for i in range(n_missing[own]):
+                    n *= sizes[missing[place + i]]
+                for i in range(x.shape[0]):
+                    codes[i, :n] = x[i, row]
+                n_each = 1
+                for i in range(n_missing[own]):
+                    attribute = missing[place + i]
+                    for c in range(n):
+                        codes[attribute, c] = (c // n_each) % sizes[attribute]
+                    n_each *= sizes[attribute]
+                logs[:n] = 0.0
+                for i in range(n_families[own]):
+                    a = families[family + i]
+                    if tables.dense_starts[a] < 0:
+                        _add_sparse_block(tables, a, frozen, 0, n, scratch, is_pending, logs)
+                    else:
+                        _add_dense_block(tables, a, frozen, 0, n, cells, logs)
+                family, place = family + n_families[own], place + n_missing[own]
+                for k in range(n_classes):
+                    largest = logs[0, k]
+                    for c in range(1, n):
+                        largest = max(largest, logs[c, k])
+                    if n > 1 and largest > -np.inf:
+                        total = 0.0
+                        for c in range(n):
+                            total += np.exp(logs[c, k] - largest)
+                        largest += np.log(total)
+                    out[row, k] += largest
+            row += 1
+        first_sum, first_family, first_missing = first_sum + counts[kind, 1], family, place
 
 
 class ManyClassTables(NamedTuple):

@@ -145,7 +145,13 @@ class LookupModel(ModelDefaults):
             return out
 
         return self._completeness.answers(
-            chunk.x, look_up, self._look_up_nulls, self.answer_known, self.look_up_known, self.log_evidence
+            chunk.x,
+            look_up,
+            self._look_up_nulls,
+            self.answer_known,
+            self.look_up_known,
+            self.log_evidence,
+            self.log_evidence,
         )
 
     @cached_property

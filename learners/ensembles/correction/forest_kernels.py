@@ -8,7 +8,7 @@ import numpy as np
 
 from learners.kernels.arrays import Array
 from learners.kernels.intrinsics import popcount
-from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.jit import borrowing_kernel, kernel
 
 BLOCK_ROWS = 8_192
 WALKED_ROWS = 64  # fewer are sooner walked down a tree than its masks are made
@@ -86,7 +86,12 @@ def add_forest_scores(forest, packed, x, sizes, scores):
         end = min(begin + BLOCK_ROWS, x.shape[1])
         is_many = end - begin >= WALKED_ROWS
         if is_many and has_packed:
-            _rows_of_codes(x, begin, end, sizes, codes, is_whole)
+            is_whole[: end - begin] = True
+            for attribute in range(x.shape[0]):
+                own, size = x[attribute, begin:end], sizes[attribute]
+                for row in range(own.size):
+                    codes[row, attribute] = own[row]
+                    is_whole[row] &= own[row] < size
         for tree in range(forest.depths.size):
             label, leaves = forest.labels[tree], forest.leaf_starts[tree]
             if is_many and packed.starts[tree] >= 0:
@@ -111,18 +116,7 @@ def add_forest_scores(forest, packed, x, sizes, scores):
                     scores[row, label] += forest.leaves[leaves + popcount(word - np.uint64(1))]
 
 
-@inner_kernel
-def _rows_of_codes(x, begin, end, sizes, codes, is_whole):  # OUT (n_block, n_attributes) uint16, (n_block,) bool
-    """The codes of some rows, row by row, and whether a row lacks nothing."""
-    is_whole[: end - begin] = True
-    for attribute in range(x.shape[0]):
-        own, size = x[attribute, begin:end], sizes[attribute]
-        for row in range(own.size):
-            codes[row, attribute] = own[row]
-            is_whole[row] &= own[row] < size
-
-
-@inner_kernel
+@borrowing_kernel
 def _go_down(forest, packed, tree, codes, is_whole, active, leaves):  # OUT (n_block,) int64 scratch, (n_block,) uint64
     """The leaf of each row that lacks nothing, by its number in the tree. No step has a branch that could be mistaken."""
     nodes, word_starts = packed.nodes[packed.starts[tree] :], packed.word_starts[packed.starts[tree] :]
@@ -161,7 +155,7 @@ def _go_down(forest, packed, tree, codes, is_whole, active, leaves):  # OUT (n_b
         leaves[row] = (nodes[leaves[row]] >> np.uint64(16)) & ALWAYS
 
 
-@inner_kernel
+@borrowing_kernel
 def _allowed_leaves(
     forest, tree, sizes, starts, used, allowed
 ):  # OUT (n_attributes,) int64 used, (n_codes,) uint64 allowed
@@ -193,7 +187,7 @@ def _allowed_leaves(
     return n_used
 
 
-@inner_kernel
+@borrowing_kernel
 def _leaves_left_over(x, begin, end, sizes, starts, used, allowed, left_over):  # OUT (end - begin,) uint64 left_over
     """Intersect the leaves allowed by all codes of each row; one loop per attribute, so that the compiler can vectorize
     it.
@@ -206,7 +200,7 @@ def _leaves_left_over(x, begin, end, sizes, starts, used, allowed, left_over):  
             left_over[row] &= own[min(np.int64(codes[row]), size)]
 
 
-@inner_kernel
+@borrowing_kernel
 def _goes_left(forest, node, code):
     high = forest.highs[node]
     if high >= 0:
@@ -215,7 +209,7 @@ def _goes_left(forest, node, code):
     return (word >> np.uint64(code & 63)) & np.uint64(1) != np.uint64(0)
 
 
-@inner_kernel
+@borrowing_kernel
 def _leaf(forest, tree, x, row, sizes, right, shares):  # (WORD,) int64 right, (WORD,) float64 shares: scratch
     """Return the leaf value of a row, or the expected leaf value if the row lacks a split attribute on its path."""
     nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]
@@ -230,7 +224,7 @@ def _leaf(forest, tree, x, row, sizes, right, shares):  # (WORD,) int64 right, (
     return forest.leaves[leaves - 1 - place]
 
 
-@inner_kernel
+@borrowing_kernel
 def _expected_leaf(forest, tree, x, row, sizes, right, shares):  # (WORD,) int64 right, (WORD,) float64 shares: scratch
     """Return the mean leaf value of a tree, weighted by the share of the row that reaches each leaf."""
     nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]

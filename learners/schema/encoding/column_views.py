@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from learners.kernels.arrays import Codes
 from learners.schema.discretise_kernels import translate_view_codes
 from learners.schema.schema import Attribute, Chunk, Schema
 
@@ -57,10 +58,16 @@ class Views:
 
     def chunk(self, rows: Chunk) -> Chunk:
         """Translate the rows to all views."""
-        x = np.empty((self.schema.n_attributes, rows.n_rows), self.schema.code_dtype)
-        translate_view_codes(rows.x, self.attribute, self._starts, self._tables, x)
+        x = self.codes(rows.x)
         # Views have fewer cut points than their columns, so their codes may be of a narrower type.
         return Chunk(x, None if rows.y is None else rows.y.astype(x.dtype, copy=False))
+
+    def codes(self, x: Codes) -> Codes:
+        """Translate codes (n_attributes, n_rows), read-only, to all views: (n_views, n_rows), read-only."""
+        of_views = np.empty((self.attribute.size, x.shape[1]), self._tables.dtype)
+        translate_view_codes(x, self.attribute, self._starts, self._tables, of_views)
+        of_views.setflags(write=False)
+        return of_views
 
 
 def _codes(attribute: Attribute, view: Attribute, grouping: tuple[int, ...]) -> Any:

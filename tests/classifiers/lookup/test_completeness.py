@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from fewpass import ESKDB, KDB
-from learners.classifiers.lookup import completeness, look_up_tables
+from learners.classifiers.lookup import completeness, elimination, look_up_tables
 from learners.classifiers.lookup.elimination import Elimination
 from learners.ensembles.joint_members import Joints
 from learners.ensembles.model import EnsembleModel
@@ -40,9 +40,10 @@ def rows_of(model, n_rows, seed=1, share=0.2):
 
 @pytest.fixture
 def work(monkeypatch):
-    """Counts calls of the kernel that looks rows up, the terms that it adds, and the rows that are summed out."""
+    """Counts calls of the kernels that look rows up, the terms that they add, and the rows that are summed out."""
     counts = {"look-ups": 0, "terms": 0, "summed": 0}
     look_up, log_joint = look_up_tables.look_up_class_probabilities, Elimination.log_joint
+    list_sums = elimination.list_sums
 
     def counted(*arguments):
         tables, _, first, last, *_ = arguments
@@ -50,11 +51,20 @@ def work(monkeypatch):
         counts["terms"] += (last - first) * tables.attribute.size
         look_up(*arguments)
 
+    def listed(*arguments):
+        _, _, sizes, rows_and_sums, n_families, _, n_missing, missing, *_ = arguments
+        each = [sizes[part].prod() for part in np.split(missing, np.cumsum(n_missing)[:-1])] * n_families
+        of_kinds = np.split(each, np.cumsum(rows_and_sums[:, 1])[:-1])
+        counts["look-ups"] += 1
+        counts["terms"] += sum(n * own.sum() for n, own in zip(rows_and_sums[:, 0], of_kinds, strict=True))
+        list_sums(*arguments)
+
     def summed(self, x, *more):
         counts["summed"] += x.shape[1]
         return log_joint(self, x, *more)
 
     monkeypatch.setattr(look_up_tables, "look_up_class_probabilities", counted)
+    monkeypatch.setattr(elimination, "list_sums", listed)
     monkeypatch.setattr(Elimination, "log_joint", summed)
     return counts
 
@@ -86,7 +96,7 @@ def test_a_column_that_all_rows_lack_is_summed_out_together(model, work):
 
 def test_rows_that_each_lack_something_else_share_their_sums(model, work):
     """Two or three of the columns have values that training never saw, or are not known, in thousands of patterns."""
-    n_calls = []
+    n_calls, n_terms = [], []
     for n_rows in (500, 4000):
         random, x = np.random.default_rng(3), np.array(rows_of(model, n_rows, share=0.0).x)
         for row in range(n_rows):
@@ -95,12 +105,14 @@ def test_rows_that_each_lack_something_else_share_their_sums(model, work):
         x.setflags(write=False)
         patterns = np.unique(np.packbits(x >= model.schema.domain_sizes[:, np.newaxis], axis=0), axis=1).shape[1]
         assert patterns > n_rows // 2
-        work.update({"look-ups": 0, "summed": 0})
+        work.update({"look-ups": 0, "terms": 0, "summed": 0})
         model.predict_proba(Chunk(x, None), threads=1)
         n_calls.append(work["look-ups"])
+        n_terms.append(work["terms"])
     n_joints = len(model.joints.models) if isinstance(model, EnsembleModel) else 1
     assert n_calls[0] <= 2 * 500 * n_joints
     assert n_calls[1] <= 3 * n_calls[0], "for eight times as many rows and patterns"
+    assert n_terms[1] <= 10 * n_terms[0]
 
 
 def test_nulls_as_usual_are_read_as_values_with_nothing_lost(model, monkeypatch):

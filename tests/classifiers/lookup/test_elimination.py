@@ -34,18 +34,38 @@ def of_known(joint, row, sizes, n_classes):
     return p
 
 
+@pytest.mark.parametrize("most_listed", [0, elimination.MOST_LISTED], ids=["eliminated", "listed"])
 @pytest.mark.parametrize("hierarchical", [False, True])
 @pytest.mark.parametrize("name", STRUCTURES)
 @given(seed=st.integers(0, 2**32 - 1), sizes=st.lists(st.integers(1, 3), min_size=1, max_size=5), c=st.integers(2, 3))
 @settings(max_examples=15)
-def test_missing_attributes_are_summed_out(name, hierarchical, seed, sizes, c):
+def test_missing_attributes_are_summed_out(name, hierarchical, most_listed, seed, sizes, c):
     model = trained(seed, sizes, c, STRUCTURES[name], hierarchical, n_rows=30)
     joint, x = network_joint(model), rows_with_holes(seed, sizes)
-    logs, answers = model.log_joint(Chunk(x, None)), model.predict_proba(Chunk(x, None))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elimination, "MOST_LISTED", most_listed)
+        logs, answers = model.log_joint(Chunk(x, None)), model.predict_proba(Chunk(x, None))
     for row, log_p, answer in zip(x.T.tolist(), logs, answers, strict=True):
         expected = of_known(joint, row, sizes, c)
         assert np.exp(log_p) == pytest.approx(expected, rel=TOLERANCE)
         assert answer == pytest.approx(expected / expected.sum(), abs=TOLERANCE)
+
+
+@given(seed=st.integers(0, 2**32 - 1), most=st.sampled_from([8, 24, 64, elimination.MOST_LISTED]))
+@settings(max_examples=15)
+def test_sums_are_listed_as_they_are_eliminated(seed, most):
+    """Rows of both kinds side by side, each lacking something else."""
+    sizes = [3, 4, 3, 2, 3, 2]
+    model = trained(seed, sizes, 2, STRUCTURES["kdb2"], n_rows=60)
+    x, found = rows_with_holes(seed, sizes, 40), []
+    for listed in (0, most):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(elimination, "MOST_LISTED", listed)
+            summed = Elimination(model._tables, model.network, model.schema.domain_sizes)
+            found.append(summed.log_joint(x)[0])
+        n_most = [plan.listed.n_most for plan in summed._plans.values() if plan.order and plan.listed]
+        assert not n_most if not listed else 2 * max(n_most, default=0) <= listed
+    assert found[1] == pytest.approx(found[0], rel=1e-12)
 
 
 def bounded(model, x, most_cells):
