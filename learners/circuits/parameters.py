@@ -156,7 +156,7 @@ class CircuitParameters(Parameters):
     Parameters
     ----------
     structure : "auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture" or "file"
-        What the circuit looks like; "auto" takes what explains drawn rows best. That is one of trees, hidden trees, LearnSPN, mixtures of them (`search.choose_circuit_structure`) and, where
+        What the circuit looks like; "auto" takes what explains drawn rows best. That is one of trees, hidden trees, mixtures of them (`search.choose_circuit_structure`) and, where
         numeric columns have densities, mixtures of Gaussians. The others are a hidden Chow-Liu tree, Chow-Liu tree, random region graph,
         LearnSPN on a sample, a mixture of Gaussians with full covariances, or the circuit of a file. "auto" is for EM: with
         another learning, or where `states` are given, it means "hclt".
@@ -173,7 +173,7 @@ class CircuitParameters(Parameters):
     tolerance : float
         EM ends when a pass gains less log likelihood per row than this.
     laplace : float
-        Rows that EM adds to each count; "auto" chooses them itself.
+        Rows that EM adds to each count; "auto" adds one row to each distribution of hidden trees.
     strength : float
         Number of rows that the structure's own weights are worth, in ADF and BMM.
     stream_passes : int

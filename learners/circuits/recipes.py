@@ -17,7 +17,7 @@ from learners.circuits.parameters import GAUSSIANS, CircuitParameters
 from learners.circuits.streaming.online import StreamingPosterior, circuit_pseudo_counts
 from learners.circuits.streaming.shards import learn_in_shards
 from learners.circuits.structures import structure_search as choosing
-from learners.circuits.structures.chow_liu import chow_liu, hclt
+from learners.circuits.structures.chow_liu import chow_liu
 from learners.circuits.structures.column_models import (
     choose_column_models,
 )
@@ -27,6 +27,7 @@ from learners.circuits.structures.densities import (
     replace_intervals_by_densities,
 )
 from learners.circuits.structures.from_file import circuit_fingerprint, read_circuit
+from learners.circuits.structures.hidden_trees import hclt
 from learners.circuits.structures.learnspn import learnspn
 from learners.circuits.structures.random_regions import random_regions
 from learners.circuits.variables import circuit_columns
@@ -104,24 +105,26 @@ def auto_structure_recipe(
     draw rows, then EM over all rows.
     """
     counted: Together[PairwiseCounts, HoldOut] = yield choosing.structure_search_statistics(schema, parameters.sample)
-    choice, valid = yield from choosing.structure_search_work(
-        counted, parameters.minutes, parameters.laplace, parameters.seed
-    )
-    start = replace_intervals_by_densities(choice.circuit, densities)
     n_drawn = int(counted.second.sample.counts.sum())
     saw_all = not densities and n_drawn == counted.second.n_rows
-    most = min(parameters.passes, choosing.PASSES_OF_ALL) if saw_all else parameters.passes
+    passes_of_all = min(parameters.passes, choosing.PASSES_OF_ALL) if saw_all else 0
+    choice, valid = yield from choosing.structure_search_work(
+        counted, parameters.minutes, parameters.laplace, parameters.seed, passes_of_all
+    )
+    start, n_passes = replace_intervals_by_densities(choice.circuit, densities), choice.n_passes_of_all
     make = _expecting(schema)
     if densities:
         least = minimum_leaf_deviations(start, densities)
         rows_of_passes: list[int] = []
-        learning = em_passes(start, most, choice.laplace, parameters.tolerance, make, least)
+        learning = em_passes(start, parameters.passes, choice.laplace, parameters.tolerance, make, least)
         circuit = yield from _record_row_counts(learning, rows_of_passes)
         n_passes = len(rows_of_passes)
+    elif n_passes:
+        circuit = start
     else:
         gains = partial(choosing.mean_validation_log_likelihood, schema, valid)
         circuit, n_passes = yield from choosing.em_passes_with_early_stopping(
-            start, most, make, lambda e: e.maximised(choice.laplace), gains
+            start, parameters.passes, make, lambda e: e.maximised(choice.laplace), gains
         )
     searched = {"laplace": choice.laplace, "tried": [tried.facts() for tried in choice.tried]}
     own = {"em_passes": n_passes, "n_rows": counted.second.n_rows, "search": searched}

@@ -1,4 +1,4 @@
-"""Chow-Liu trees as circuits, plain and hidden: maximum spanning trees by mutual information."""
+"""Chow-Liu trees as circuits: maximum spanning trees by mutual information."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.structures.circuit_builder import Blocks, log_normalised_weights
 from learners.counts.information import x_log_x
 from learners.counts.pairwise import PairwiseCounts
-from learners.errors import EmptyStatistic, InvalidParameter
+from learners.errors import EmptyStatistic
 from learners.kernels.arrays import Floats, Integers
 
 # As in classifiers: two values within this many nats count as equal, and the column order decides.
@@ -145,11 +145,6 @@ def _centre(neighbours: list[list[int]]) -> int:
     return path[len(path) // 2]
 
 
-# Leaves of the states of a variable begin as this share of its own distribution and the rest of the state's values.
-OWN_SHARE = 0.3
-LEAST_SHARE = 1e-3
-
-
 def chow_liu(pairs: PairwiseCounts) -> Circuit:
     """Learn the tree-shaped network closest to the data, as a circuit with one sum per value of each inner variable.
 
@@ -186,69 +181,3 @@ def smoothed_conditional_table(table: Integers, own: Floats) -> Floats:
     """Return the smoothed distribution of a variable for each value of another, (n_parent_values, n_values) float64."""
     smoothed: Floats = (table + own) / (table.sum(axis=1, keepdims=True) + 1.0)
     return smoothed
-
-
-def hclt(pairs: PairwiseCounts, states: int = 8, seed: int = 0, *, concentration: float = 0.3) -> Circuit:
-    """Learn a hidden Chow-Liu tree: latent copies of the variables form the tree, and the variables hang below them.
-
-    Each state represents some of its variable's values, and weights are those of the Chow-Liu tree times random
-    factors.
-    states: values of each latent variable.
-    concentration: shape of the gamma-distributed random factors. Larger values start closer to the Chow-Liu tree;
-    smaller ones make states more different, which helps learning. On nltcs and plants 0.1 was best for EM, 0.3 to
-    1 for one pass of BMM.
-    The circuit has about n · states² edges.
-    Raises EmptyStatistic if `pairs` has counted no rows; InvalidParameter if a parameter is out of range.
-    References: Liu, Van den Broeck (2021), Tractable Regularization of Probabilistic Circuits, section 4.1.
-    """
-    if states < 1:
-        raise InvalidParameter("states", states, "1 or more")
-    if not concentration > 0:
-        raise InvalidParameter("concentration", concentration, "a positive number")
-    tables = PairTables(pairs)
-    tree = maximum_spanning_tree(tables.mutual_information())
-    rng = np.random.default_rng(seed)
-    blocks = Blocks(tables.n_values)
-    messages: list[list[Integers]] = [[] for _ in range(tables.n_variables)]
-    for v in tree.order.tolist():
-        parent = int(tree.parent[v])
-        own = smoothed_marginal(tables, v)
-        leaves = blocks.distributions(v, _leaves_of_states(own, states, rng, concentration))
-        nodes = blocks.products(np.stack([leaves, *messages[v]], axis=1))
-        weights = rng.gamma(concentration, size=(states if parent >= 0 else 1, states))
-        p = own[np.newaxis] if parent < 0 else smoothed_conditional_table(tables.table(parent, v), own)
-        margin = smoothed_marginal(tables, parent) if parent >= 0 else np.ones(1)
-        weights *= _between_states(p, margin, states)
-        weights += LEAST_SHARE * weights.mean(axis=1, keepdims=True)
-        sums = blocks.sums(np.broadcast_to(nodes, weights.shape), log_normalised_weights(weights))
-        if parent >= 0:
-            messages[parent].append(sums)
-    return blocks.circuit()
-
-
-def _values_of_states(n_values: int, states: int) -> Integers:
-    """Return 1 where a state represents a value, (states, n_values) int64; each value has a state and each state a
-    value.
-    """
-    n = min(n_values, states)
-    # State s stands for the values that equal s modulo the smaller of the two numbers.
-    return (np.arange(states)[:, np.newaxis] % n == np.arange(n_values) % n).astype(np.int64)
-
-
-def _leaves_of_states(own: Floats, states: int, rng: np.random.Generator, concentration: float) -> Floats:
-    """Return the log probabilities of each state's values, (states, n_values) float64."""
-    factors = rng.gamma(concentration, 1.0 / concentration, (states, own.size))
-    of_state = _values_of_states(own.size, states) * own
-    of_state = of_state / np.maximum(of_state.sum(axis=1, keepdims=True), 1e-300)
-    p = ((1 - OWN_SHARE) * of_state + OWN_SHARE * own) * factors
-    # No value so improbable that learning would take long to find it again.
-    return log_normalised_weights(p / p.sum(axis=1, keepdims=True) + LEAST_SHARE * (own + 1.0 / own.size))
-
-
-def _between_states(p: Floats, margin: Floats, states: int) -> Floats:
-    """Return the weight of each state of a variable for each state of its parent, (states or 1, states) float64."""
-    above = _values_of_states(margin.size, states) * margin if margin.size > 1 else np.ones((1, 1))
-    above = above / np.maximum(above.sum(axis=1, keepdims=True), 1e-300)
-    below = _values_of_states(p.shape[1], states)
-    # A value that several states stand for is shared between them.
-    return above @ p @ (below / below.sum(axis=0)).T

@@ -1,8 +1,8 @@
-"""Random region graphs, and mixtures of circuits with one circuit per cluster of rows."""
+"""Random region graphs, mixtures of circuits, and clusters of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -12,10 +12,8 @@ from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.kernels import SUM
 from learners.circuits.structures.circuit_builder import Blocks, log_normalised_weights
 from learners.circuits.structures.k_means import k_means
-from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Integers
-from learners.schema import Chunk, Schema
 
 Region = tuple[int, ...]
 
@@ -91,9 +89,6 @@ def _region_sums(
     return blocks.sums(np.broadcast_to(products, (n, products.size)), log_normalised_weights(weights))
 
 
-Make = Callable[[PairwiseCounts, int], Circuit]
-
-
 def mixture_of_circuits(parts: Sequence[Circuit], weights: ArrayLike) -> Circuit:
     """Combine circuits of the same variables in one sum, by unnormalized shares (n_parts,).
 
@@ -136,18 +131,3 @@ def k_means_row_clusters(x: Array, n_values: Sequence[int], n_clusters: int, see
     columns = [x[v] == code for v, size in enumerate(n_values) for code in range(int(size == 2), size)]
     points = np.stack(columns, axis=1).astype(np.float32) if columns else np.zeros((x.shape[1], 1), np.float32)
     return k_means(points, n_clusters, np.random.default_rng(seed), rounds=30)
-
-
-def mixture_of_clusters(schema: Schema, rows: Chunk, cluster: Integers, make: Make) -> Circuit:
-    """Build a mixture with one circuit per cluster of rows (n_rows,); `make(pairs, number)` builds it from the rows'
-    pairwise counts.
-
-    References: Meila, Jordan (2000), Learning with mixtures of trees; Liu, Van den Broeck (2021), section 5.
-    """
-    names, sizes = np.unique(cluster, return_counts=True)
-    parts = []
-    for number, name in enumerate(names.tolist()):
-        pairs = PairwiseCounts(schema)
-        pairs.update(rows.rows(cluster == name))
-        parts.append(make(pairs, number))
-    return mixture_of_circuits(parts, sizes)

@@ -1,21 +1,20 @@
-"""Structure "auto": candidate structures, selected and stopped by validation likelihood, then EM over all rows."""
+"""Structure "auto": hidden trees of growing size, selected and stopped by validation likelihood, then EM over all rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.em.em import Fit, Rows
+from learners.circuits.em.em import batch_em
 from learners.circuits.em.expected_sums import ExpectedSums, Model
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.structures.chow_liu import chow_liu, hclt
-from learners.circuits.structures.learnspn import learnspn
-from learners.circuits.structures.random_regions import Make, k_means_row_clusters, mixture_of_clusters
+from learners.circuits.structures.chow_liu import chow_liu
+from learners.circuits.structures.hidden_trees import HiddenTrees, HiddenTreeStart, TreeFit, TreeRows, refitted_trees
+from learners.circuits.structures.random_regions import k_means_row_clusters
 from learners.circuits.variables import circuit_columns
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
@@ -30,27 +29,26 @@ from learners.schema import Chunk, Schema
 # were measured on circuits of 1,000 to 18,000 edges, less on larger ones.
 EDGES_A_SECOND = 150e6
 THREADS = 2
-# Passes in each round of the search, after which the better half goes on; those of the last round have all work that is left.
-PASSES = (3, 6, 12)
-# A candidate is left out if one pass over its rows would take more than this share of all work.
+# Matrix products take a row through so many edges of a hidden tree in the time of one edge of a circuit: 8 to 20 were measured.
+EDGES_AT_ONCE = 12
+# A size is left out if one pass of EM over circuits of its size would take more than this share of all work, where such passes
+# follow, or if its circuit had more edges than MOST_EDGES.
 MOST_OF_A_PASS = 0.04
-# Share of all work that the choice of pseudo-counts may take.
-FOR_PSEUDO_COUNTS = 0.1
+MOST_EDGES = 1_000_000
 # Concentration of the initial weights of hidden trees: a small one makes their states differ (docs/results/density.md).
 CONCENTRATION = 0.1
-# Work of LearnSPN for each row and pair of columns, and its largest share of all work.
-TESTS_OF_A_PAIR, MOST_OF_TESTS = 3.0, 0.25
-LAPLACE = (0.1, 1.0, 10.0, 0.01)
+STATES = (4, 8, 16, 32, 64, 128)
+# Passes of stepwise EM over the rows to fit: as many as go over STEPPED rows, within bounds; and rows that are added to each
+# distribution.
+STEPPED, FEWEST_PASSES, MOST_PASSES = 400_000, 20, 60
+ADDED = 1.0
+# Trees of the mixtures, and the fewest rows for each.
+TREES, ROWS_OF_A_TREE = 4, 50
+# Twice as many states, which are four times as many edges, must gain so many nats a row.
+LEAST_GAIN = 2e-3
+# Rows added to each count of the Chow-Liu tree, and its passes of EM at most.
+LAPLACE, PLAIN_PASSES = 0.1, 10
 FEWEST_ROWS = 50
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A candidate structure."""
-
-    name: str
-    n_edges: float  # about how many it will have
-    make: Callable[[], Circuit]  # makes the circuit to start from
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ class Tried:
     n_passes: int
     laplace: float  # rows added to each count
     valid: float  # mean log likelihood of the rows to choose by, in nats; NaN of a candidate that was left out
-    # "ended" where nothing was gained any more, "stopped" where others were better, "out of work" at the end of the
-    # budget, "too large" where one pass would have taken too much of it.
+    # "ended" where all passes were made or nothing was gained any more, "out of work" where the budget did not last,
+    # "too large" where the circuit would have had too many edges.
     how: str
 
     def facts(self) -> dict[str, object]:
@@ -78,6 +76,7 @@ class Choice:
     circuit: Circuit
     laplace: float
     tried: list[Tried]  # the best first
+    n_passes_of_all: int = 0  # of EM over the rows of both kinds, with which the circuit ends
 
 
 def search_work_budget(minutes: float) -> float:
@@ -94,128 +93,142 @@ def choose_circuit_structure(
     minutes: float = 10.0,
     threads: int = 1,
     seed: int = 0,
-    states: Sequence[int] = (4, 8, 16, 32),
+    states: Sequence[int] = STATES,
+    passes_of_all: int = 0,
     report: Callable[[float, str], None] = lambda _share, _note: None,
 ) -> Choice:
-    """Fit circuits of several structures, and return the one with the highest likelihood on validation rows.
+    """Fit circuits of several sizes, and return the one with the highest likelihood on validation rows.
 
-    Candidates are Chow-Liu trees, hidden Chow-Liu trees of several sizes, LearnSPN, and mixtures of trees and of
-    hidden trees. In each round all remaining candidates get the same number of passes, of stepwise EM and then of
-    full passes, until they no longer improve, and the better half continues; the last ones get all remaining work.
-    Then the best is refined with other pseudo-counts.
+    Candidates are the Chow-Liu tree, hidden Chow-Liu trees, and mixtures of hidden trees that start from clusters of
+    rows. Hidden trees learn by stepwise EM. Their number of states doubles until the likelihood of the
+    validation rows no longer improves, or until the work is spent.
 
     Work is counted, not timed: the same rows give the same circuit however fast the machine is, and on any number
-    of threads. k-means depends on floating point, so another kind of processor may find another circuit. Raises
-    EmptyData if there are no rows of either kind, and InvalidParameter.
+    of threads. k-means adds up without rounding, and EM in one order. Raises EmptyData if there are no rows of either
+    kind, and InvalidParameter.
 
     fit, valid: rows to fit and rows to choose by.
     pairs: pairwise counts of all rows; by default those of `fit`.
     minutes: budget, in minutes of two threads of a typical server.
-    states: numbers of states of hidden Chow-Liu trees.
+    states: numbers of states of hidden Chow-Liu trees, ascending.
+    passes_of_all: passes of EM over the rows of both kinds that end the search, where hidden trees are best. With 0,
+    passes over a table follow, and their work limits the size of the circuit.
     report: called with the share of finished work and the current candidate; may raise.
-    References: Chow, Liu (1968); Liu, Van den Broeck (2021); Gens, Domingos (2013); Meila, Jordan (2000); Jamieson,
-    Talwalkar (2016), Non-stochastic best arm identification (the halving).
+    References: Chow, Liu (1968); Liu, Van den Broeck (2021), section 4.1; Liang, Klein (2009).
     """
     if not fit.n_rows or not valid.n_rows:
         raise EmptyData("There are too few rows to choose a circuit.")
     if not minutes > 0:
         raise InvalidParameter("minutes", minutes, "more than zero")
-    if pairs is None:
-        pairs = PairwiseCounts(schema)
-        pairs.update(fit)
-    candidates, work = structure_candidates(schema, fit, pairs, states, seed), search_work_budget(minutes)
-    left_out, fits = [], {}
-    for candidate in candidates:
-        if candidate.n_edges * fit.n_rows > MOST_OF_A_PASS * work and candidate is not candidates[0]:
-            left_out.append(Tried(candidate.name, int(candidate.n_edges), 0, 0.0, np.nan, "too large"))
-            continue
-        report(0.0, f"making {candidate.name}")
-        fits[candidate.name] = Fit(candidate.make(), seed=seed)
-    # All candidates have the same variables, so the first one's rows are those of all.
-    circuit = fits[candidates[0].name].circuit
+    of_fit = PairwiseCounts(schema)
+    of_fit.update(fit)
+    pairs = of_fit if pairs is None else pairs
+    search = _Search(schema, fit, valid, pairs, search_work_budget(minutes), threads, seed, not passes_of_all, report)
+    plain = _fitted_chow_liu_tree(schema, fit, valid, of_fit)
+    search.tried.append(plain)
+    grown = [search.grow(n_trees, states) for n_trees in (1, TREES) if n_trees * ROWS_OF_A_TREE <= fit.n_rows]
+    best = max((own for own in grown if own is not None), key=lambda own: own.valid, default=None)
+    tried = sorted(search.tried, key=lambda each: -np.inf if np.isnan(each.valid) else each.valid, reverse=True)
+    if best is None or plain.valid >= best.valid:
+        return Choice(chow_liu(pairs), LAPLACE, tried)
+    trees = best.best
+    if passes_of_all:
+        report(1.0, "EM over all rows")
+        trees = refitted_trees(trees, search.rows, best.added, passes_of_all)
+    return Choice(trees.circuit(), best.laplace, tried, passes_of_all)
+
+
+def _fitted_chow_liu_tree(schema: Schema, fit: Chunk, valid: Chunk, pairs: PairwiseCounts) -> Tried:
+    """Return how well the Chow-Liu tree of some rows explains others; EM improves it where values are missing."""
+    circuit = chow_liu(pairs)
     rows_of = circuit_columns(circuit, schema).rows_of_chunk
-    rows = Rows(rows_of(fit), rows_of(valid), threads)
-    return _raced(fits, left_out, rows, work, report)
+    x, others = rows_of(fit), rows_of(valid)
+    highest, n_passes = float(log_values(circuit, others).mean()), 0
+    while n_passes < PLAIN_PASSES:
+        circuit, n_passes = batch_em(circuit, x, 1, LAPLACE), n_passes + 1
+        now = float(log_values(circuit, others).mean())
+        if now < highest + LEAST_GAIN:
+            break
+        highest = now
+    return Tried("Chow-Liu tree", circuit.n_edges, n_passes, LAPLACE, highest, "ended")
 
 
-def _raced(
-    fits: dict[str, Fit], left_out: list[Tried], rows: Rows, work: float, report: Callable[[float, str], None]
-) -> Choice:
-    """Halve the candidates round by round, then try pseudo-counts."""
-    alive, meter = dict(fits), _Meter(work * (1 - FOR_PSEUDO_COUNTS), report)
-    for n_passes in (*PASSES, None):
-        best = sorted(alive, key=lambda name: -alive[name].valid)
-        alive = {
-            name: alive[name] for name in best[: len(best) if n_passes == PASSES[0] else max(1, -(-len(best) // 2))]
-        }
-        for name, fit in alive.items():
-            meter.spend(name, fit, rows, n_passes)
-    alive = dict(sorted(alive.items(), key=lambda each: -each[1].valid))
-    winner = next(iter(alive))
-    others = [fits[winner].again(laplace) for laplace in LAPLACE if laplace != fits[winner].laplace]
-    meter.left += work * FOR_PSEUDO_COUNTS
-    for place, other in enumerate(others):
-        own = _Meter(meter.left / (len(others) - place), report)
-        meter.left -= own.left
-        own.spend(f"{winner}, {other.laplace:g} rows added to each count", other, rows, None)
-        meter.left += own.left
-    chosen = max([fits[winner], *others], key=lambda fit: fit.valid)
-    tried = [_became(name, fit, name in alive) for name, fit in fits.items()]
-    tried += [_became(winner, other, True) for other in others]
-    return Choice(chosen.best, chosen.laplace, sorted(tried, key=lambda each: -each.valid) + left_out)
+class _Search:
+    """Rows, the work that is left, and what was tried."""
 
+    def __init__(
+        self,
+        schema: Schema,
+        fit: Chunk,
+        valid: Chunk,
+        pairs: PairwiseCounts,
+        work: float,
+        threads: int,
+        seed: int,
+        is_streamed: bool,
+        report: Callable[[float, str], None],
+    ) -> None:
+        self.schema, self.chunk, self.start = schema, fit, HiddenTreeStart(pairs)
+        own, self.sizes = codes_and_domain_sizes(schema, fit.x, fit.y)
+        others, _ = codes_and_domain_sizes(schema, valid.x, valid.y)
+        self.rows = TreeRows(own, others, self.start.shares, threads)
+        self.work, self.left, self.seed, self.is_streamed, self.report = work, work, seed, is_streamed, report
+        self.tried: list[Tried] = []
 
-class _Meter:
-    """Remaining work."""
+    def grow(self, n_trees: int, states: Sequence[int]) -> TreeFit | None:
+        """Fit a hidden tree, or a mixture of them, of more and more states until nothing is gained; returns the best,
+        or None if even the first is too large.
+        """
+        best: TreeFit | None = None
+        starts = self._starts(n_trees)
+        for n_states in states:
+            fitted = self._fit(starts, n_states)
+            if fitted is None or (best is not None and fitted.valid < best.valid + LEAST_GAIN):
+                break
+            best = fitted
+        return best
 
-    def __init__(self, work: float, report: Callable[[float, str], None]) -> None:
-        self.work, self.left, self.report = work, work, report
+    def _starts(self, n_trees: int) -> list[tuple[float, HiddenTreeStart]]:
+        """Return each tree's share of the rows, and where it starts from: a cluster of rows."""
+        if n_trees == 1:
+            return [(1.0, self.start)]
+        cluster = k_means_row_clusters(self.rows.fit, self.sizes, n_trees, self.seed)
+        starts = []
+        for name in np.unique(cluster).tolist():
+            pairs = PairwiseCounts(self.schema)
+            pairs.update(self.chunk.rows(cluster == name))
+            starts.append((float(np.mean(cluster == name)), HiddenTreeStart(pairs)))
+        return starts
 
-    def spend(self, name: str, fit: Fit, rows: Rows, n_passes: int | None) -> None:
-        """Continue a fit for some passes, or until the work is spent."""
-        cost = float(rows.fit.shape[1]) * fit.circuit.n_edges
-        most = self.left if n_passes is None else min(self.left, n_passes * cost)
-        before = fit.work
-        fit.advance(rows, most, lambda: self.report(1 - (self.left - fit.work + before) / self.work, name))
-        self.left -= fit.work - before
+    def _fit(self, starts: Sequence[tuple[float, HiddenTreeStart]], n_states: int) -> TreeFit | None:
+        """Fit hidden trees, or return None if they are too large or would take more work than is left."""
+        name = f"hidden tree of {n_states} states"
+        if len(starts) > 1:
+            name = f"mixture of {len(starts)} hidden trees of {n_states} states"
+        n_rows = self.rows.fit.shape[1]
+        n_edges = len(starts) * (len(self.sizes) * n_states**2 + sum(self.sizes) * n_states)
+        n_passes = min(max(STEPPED // n_rows, FEWEST_PASSES), MOST_PASSES)
+        of_a_pass = float(n_rows) * n_edges
+        how = ""
+        if n_edges > MOST_EDGES or (self.is_streamed and of_a_pass > MOST_OF_A_PASS * self.work):
+            how = "too large"
+        elif n_passes * of_a_pass / EDGES_AT_ONCE > self.left:
+            how = "out of work"
+        if how:
+            self.tried.append(Tried(name, n_edges, 0, ADDED / n_states, np.nan, how))
+            return None
 
+        def spend() -> None:
+            self.left -= of_a_pass / EDGES_AT_ONCE
+            self.report(1.0 - self.left / self.work, name)
 
-def _became(name: str, fit: Fit, is_last: bool) -> Tried:
-    how = "ended" if fit.has_ended else "out of work" if is_last else "stopped"
-    return Tried(name, fit.circuit.n_edges, fit.n_passes, fit.laplace, fit.valid, how)
-
-
-def structure_candidates(
-    schema: Schema, fit: Chunk, pairs: PairwiseCounts, states: Sequence[int], seed: int
-) -> list[Candidate]:
-    """Return the candidates of `choose_circuit_structure`; the first is always tried."""
-    codes, sizes = codes_and_domain_sizes(schema, fit.x, fit.y)
-    of_tree, n = float(sum(sizes) * max(sizes, default=1)), len(sizes)
-    candidates = [Candidate("Chow-Liu tree", of_tree, partial(chow_liu, pairs))]
-    for of_tree_states in states:
-        make = partial(hclt, pairs, of_tree_states, seed, concentration=CONCENTRATION)
-        candidates.append(Candidate(f"hidden tree of {of_tree_states} states", float(n * of_tree_states**2), make))
-    # Its tests take work, too, and are counted as edges: see MOST_OF_TESTS.
-    tests = n**2 * TESTS_OF_A_PAIR * MOST_OF_A_PASS / MOST_OF_TESTS
-    candidates.append(Candidate("LearnSPN", tests, partial(learnspn, codes, sizes, seed=seed)))
-
-    def mixed(n_parts: int, make: Make) -> Circuit:
-        return mixture_of_clusters(schema, fit, k_means_row_clusters(codes, sizes, n_parts, seed), make)
-
-    for n_parts in (4, 16):
-        if fit.n_rows >= FEWEST_ROWS * n_parts:
-            make = partial(mixed, n_parts, lambda pairs, _: chow_liu(pairs))
-            candidates.append(Candidate(f"mixture of {n_parts} trees", n_parts * of_tree, make))
-
-    def hidden_tree(of_states: int, pairs: PairwiseCounts, number: int) -> Circuit:
-        return hclt(pairs, of_states, seed + number, concentration=CONCENTRATION)
-
-    for n_parts, own in ((4, 6), (4, 12)):
-        if fit.n_rows >= FEWEST_ROWS * n_parts:
-            make = partial(mixed, n_parts, partial(hidden_tree, own))
-            name = f"mixture of {n_parts} hidden trees of {own} states"
-            candidates.append(Candidate(name, float(n_parts * n * own**2), make))
-    return candidates
+        self.report(1.0 - self.left / self.work, name)
+        mixing = np.array([share for share, _ in starts])
+        trees = tuple(start.tree(n_states, self.seed + i, CONCENTRATION) for i, (_, start) in enumerate(starts))
+        fitted = TreeFit(HiddenTrees(mixing, trees), ADDED, n_passes, self.seed)
+        fitted.run(self.rows, spend)
+        self.tried.append(Tried(name, n_edges, fitted.n_passes, fitted.laplace, fitted.valid, "ended"))
+        return fitted
 
 
 def codes_and_domain_sizes(schema: Schema, x: Codes, y: Codes | None) -> tuple[Integers, list[int]]:
@@ -235,7 +248,7 @@ def codes_and_domain_sizes(schema: Schema, x: Codes, y: Codes | None) -> tuple[I
 CODES, MOST_ROWS = 20_000_000, 200_000
 # One in so many drawn rows is kept for the choice instead of fitted.
 ONE_IN = 10
-# Whole passes once the search has seen every row.
+# Passes over all rows that end the search, if it has seen every row.
 PASSES_OF_ALL = 2
 SHARES = 1000
 
@@ -253,9 +266,12 @@ def split_fit_and_validation_rows(rows: Chunk) -> tuple[Chunk, Chunk]:
 
 
 def structure_search_work(
-    counted: Together[PairwiseCounts, HoldOut], minutes: float, laplace: float, seed: int
+    counted: Together[PairwiseCounts, HoldOut], minutes: float, laplace: float, seed: int, passes_of_all: int
 ) -> Passes[tuple[Choice, Chunk]]:
-    """Run the search as work between passes; with fewer than 50 rows, use the Chow-Liu tree without validation."""
+    """Run the search as work between passes; with fewer than 50 rows, use the Chow-Liu tree without validation.
+
+    passes_of_all: see `choose_circuit_structure`.
+    """
     schema, pairs, drawn = counted.first.schema, counted.first, counted.second
     rows = drawn.occurrences(drawn.capacity)
     fit, valid = split_fit_and_validation_rows(rows)
@@ -269,7 +285,15 @@ def structure_search_work(
             advance(int(min(1.0, share) * SHARES), SHARES, note)
 
         return choose_circuit_structure(
-            schema, fit, valid, pairs=pairs, minutes=minutes, threads=threads, seed=seed, report=report
+            schema,
+            fit,
+            valid,
+            pairs=pairs,
+            minutes=minutes,
+            threads=threads,
+            seed=seed,
+            passes_of_all=passes_of_all,
+            report=report,
         )
 
     choice: Choice = yield Work("choosing a circuit", run)

@@ -1,16 +1,16 @@
-"""The right circuit for some rows: mixtures, fits that end on other rows, and the search over them."""
+"""The right circuit for some rows: mixtures, and the search over hidden trees."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from learners import Source, drive, encode
-from learners.circuits.em.em import Fit, Rows, batch_em
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.parameters import CircuitParameters
 from learners.circuits.structures.chow_liu import chow_liu
-from learners.circuits.structures.random_regions import k_means_row_clusters, mixture_of_circuits, mixture_of_clusters
+from learners.circuits.structures.random_regions import k_means_row_clusters, mixture_of_circuits
 from learners.circuits.structures.structure_search import (
+    EDGES_AT_ONCE,
     choose_circuit_structure,
     codes_and_domain_sizes,
     search_work_budget,
@@ -65,32 +65,6 @@ def test_clusters_find_the_groups_and_repeat():
     np.testing.assert_array_equal(found, k_means_row_clusters(x, [2] * 10, 2, seed=1))
 
 
-def test_each_part_is_made_of_the_rows_of_its_cluster():
-    rows, cluster = rows_of(300, 2), np.arange(300) % 3
-    made = mixture_of_clusters(schema_of(), rows, cluster, lambda pairs, _: chow_liu(pairs))
-    by_hand = mixture_of_circuits([chow_liu(pairs_of(rows.rows(cluster == i))) for i in range(3)], [1, 1, 1])
-    assert made == by_hand
-
-
-def test_whole_passes_are_those_of_batch_em_on_any_number_of_threads():
-    x, valid = rows_of(700, 3).x, rows_of(100, 4).x
-    start = chow_liu(pairs_of(rows_of(50, 5)))
-    for threads in (1, 3):
-        fit = Fit(start, 0.1)
-        fit._in_steps = False
-        fit.advance(Rows(x, valid, threads), 2 * 700 * start.n_edges)
-        assert fit.n_passes == 2 and fit.circuit == batch_em(start, x, 2, 0.1)
-
-
-def test_steps_gain_and_the_best_circuit_is_kept():
-    x, valid = rows_of(2000, 3).x, rows_of(500, 4).x
-    start = mixture_of_clusters(schema_of(), rows_of(300, 5), np.arange(300) % 2, lambda pairs, _: chow_liu(pairs))
-    rows, fit = Rows(x, valid), Fit(start, 0.1, seed=1)
-    fit.advance(rows, 1e12)
-    assert fit.has_ended and fit.valid == rows.score(fit.best) > rows.score(start) + 0.1
-    assert fit.work == fit.n_passes * 2000.0 * start.n_edges
-
-
 def test_the_search_finds_the_groups_and_does_not_depend_on_threads():
     fit, valid = rows_of(3000, 6), rows_of(600, 7)
     shares = []
@@ -102,18 +76,40 @@ def test_the_search_finds_the_groups_and_does_not_depend_on_threads():
     values = [each.valid for each in one.tried if not np.isnan(each.valid)]
     tree = next(each for each in one.tried if each.name == "Chow-Liu tree")
     assert values == sorted(values, reverse=True) and values[0] > tree.valid + 0.05
-    assert float(log_values(one.circuit, valid.x).mean()) == pytest.approx(values[0])
-    assert {each.how for each in one.tried} <= {"ended", "stopped", "out of work", "too large"}
-    assert shares and all(0 <= share <= 1.01 for share in shares)
+    assert float(log_values(one.circuit, valid.x).mean()) == pytest.approx(values[0], abs=1e-4)
+    assert {each.how for each in one.tried} <= {"ended", "out of work", "too large"}
+    assert shares and all(0 <= share <= 1 for share in shares)
     spent = sum(each.n_passes * each.n_edges * 3000.0 for each in one.tried)
-    assert spent <= search_work_budget(0.006) * 1.01
+    assert spent <= search_work_budget(0.006) * EDGES_AT_ONCE
+
+
+def test_passes_over_all_rows_fit_the_rows_to_choose_by_too():
+    fit, valid = rows_of(600, 6), rows_of(200, 7)
+    alone, with_all = (choose_circuit_structure(schema_of(), fit, valid, passes_of_all=n) for n in (0, 2))
+    assert [each.valid for each in alone.tried] == [each.valid for each in with_all.tried]
+    before, after = (float(log_values(each.circuit, valid.x).mean()) for each in (alone, with_all))
+    assert alone.tried[0].valid == pytest.approx(before, abs=1e-4) and after > before
+
+
+def test_the_size_is_limited_where_passes_over_the_table_follow():
+    fit, valid = rows_of(1000, 6), rows_of(100, 7)
+    streamed, drawn = (
+        choose_circuit_structure(schema_of(), fit, valid, minutes=3e-4, passes_of_all=n, states=(4, 16)).tried
+        for n in (0, 2)
+    )
+    assert {each.name for each in streamed if each.how == "too large"} >= {"hidden tree of 16 states"}
+    assert not any(each.how == "too large" for each in drawn)
 
 
 def test_what_would_take_too_much_is_left_out_and_told():
     fit, valid = rows_of(1000, 6), rows_of(100, 7)
-    found = choose_circuit_structure(schema_of(), fit, valid, minutes=6e-5)
-    left = {each.name for each in found.tried if each.how == "too large"}
-    assert "hidden tree of 32 states" in left and "Chow-Liu tree" not in left
+    found = choose_circuit_structure(schema_of(), fit, valid, minutes=2e-5)
+    left = {each.name: each.how for each in found.tried if np.isnan(each.valid)}
+    assert left["mixture of 4 hidden trees of 4 states"] == "too large" and "Chow-Liu tree" not in left
+    little = choose_circuit_structure(schema_of(), fit, valid, minutes=2e-5, passes_of_all=2)
+    left = {each.name: each.how for each in little.tried if np.isnan(each.valid)}
+    assert left == {"hidden tree of 4 states": "out of work", "mixture of 4 hidden trees of 4 states": "out of work"}
+    assert little.circuit == chow_liu(pairs_of(fit))
     with pytest.raises(InvalidParameter, match="minutes"):
         choose_circuit_structure(schema_of(), fit, valid, minutes=0)
     with pytest.raises(EmptyData, match="too few rows"):

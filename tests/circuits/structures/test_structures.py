@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from learners.circuits.kernels import SUM
-from learners.circuits.structures.chow_liu import PairTables, chow_liu, hclt, maximum_spanning_tree
+from learners.circuits.structures.chow_liu import PairTables, chow_liu, maximum_spanning_tree
+from learners.circuits.structures.hidden_trees import hclt
 from learners.circuits.structures.learnspn import _one_hot, independence_p_values, learnspn
 from learners.circuits.structures.random_regions import random_regions
 from learners.counts.pairwise import PairwiseCounts
