@@ -14,6 +14,7 @@ from learners.circuits.model import CircuitModel
 from learners.errors import NoClass
 from learners.estimators.arguments import with_argument_checks
 from learners.estimators.columns import KnownColumns, issue_column_warning
+from learners.estimators.labels import text_array
 from learners.kernels.arrays import Array, Floats
 from learners.models import explanation
 from learners.models.explanation import Explanation
@@ -106,7 +107,9 @@ class Explaining:
         for name in ("classes_", "feature_names_in_"):
             vars(self).pop(name, None)
         if model.schema.target is not None:
-            self.classes_ = np.array(model.schema.class_values())
+            schema = model.schema
+            is_text = schema.class_type == "string"
+            self.classes_ = text_array(schema.classes) if is_text else np.array(schema.class_values())
         if is_named:
             self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = len(names)

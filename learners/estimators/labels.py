@@ -12,8 +12,10 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from learners.errors import InvalidParameter, SchemaError, one_line_error_text
 from learners.estimators.table_inputs import Rows, values_to_arrow_column
+from learners.kernels.arrays import Array
 from learners.models.model import Model
 from learners.passes.column_summaries import ColumnSummaries
+from learners.schema.nominal_forms import plain_nominal_values
 from learners.schema.overrides import MOST_WEIGHT
 from learners.schema.schema import Value
 
@@ -26,7 +28,7 @@ def class_label_column(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
     if isinstance(y, pa.Array | pa.ChunkedArray):
         return y
     try:
-        array = column_or_1d(np.asarray(y), warn=True)
+        array = column_or_1d(_array_of_labels(y), warn=True)
         column = values_to_arrow_column(name, array.tolist())
         known = array[column.is_valid().to_numpy(zero_copy_only=False)]  # the schema refuses nulls
         check_classification_targets(np.array(known.tolist()) if known.dtype == object else known)
@@ -35,6 +37,15 @@ def class_label_column(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
     except ValueError as error:  # in the words of scikit-learn, whose users know them
         raise InvalidParameter("y", type(y).__name__, because=one_line_error_text(error).removesuffix(".")) from error
     return column
+
+
+def text_array(texts: Sequence[str]) -> Array:
+    """Return texts as an array, of objects where a text ends in a zero character, which NumPy's own text drops."""
+    return np.array(texts, dtype=object if any(text.endswith("\0") for text in texts) else None)
+
+
+def _array_of_labels(y: Any) -> Array:
+    return text_array(y) if isinstance(y, list) and y and all(type(label) is str for label in y) else np.asarray(y)
 
 
 def append_class_column(rows: Rows, y: Any, target: str | None) -> tuple[Rows, str]:
@@ -83,13 +94,21 @@ def weighted_accuracy(predicted: Any, y: Any, sample_weight: Any) -> float:
     """Return the share of correct predictions. Raises InvalidParameter."""
     from sklearn.metrics import accuracy_score
 
-    if np.shape(y)[:1] != predicted.shape:
+    if (np.shape(y)[:1] if not isinstance(y, pa.Array | pa.ChunkedArray) else (len(y),)) != predicted.shape:
         raise InvalidParameter("y", type(y).__name__, f"a list of the {len(predicted):,} rows' classes")
-    n_missing = class_label_column(y, "class").null_count
+    column = class_label_column(y, "class")
+    n_missing = column.null_count
     if n_missing:
         raise InvalidParameter(
             "y", type(y).__name__, because=f"{n_missing:,} classes are missing: leave these rows out"
         )
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        y = plain_nominal_values(column, "class").to_numpy(
+            zero_copy_only=False
+        )  # times, say, are classes by their text
     try:
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
     except (TypeError, ValueError) as error:  # in the words of scikit-learn, whose users know them

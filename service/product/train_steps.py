@@ -18,7 +18,7 @@ from learners.passes.memory import configure_memory_allocators, set_memory_limit
 from learners.passes.refreshed_schema import moved_cut_point_warnings
 from learners.passes.row_rules import row_weight_warnings
 from learners.passes.sources.csv.types import unused_csv_options
-from learners.passes.sources.row_filter import FEW_ROWS, FEW_SHARE, file_time_bounds, lone_window_warnings
+from learners.passes.sources.row_filter import FEW_ROWS, FEW_SHARE, lone_window_warnings, newest_time
 from learners.passes.sources.source import Source, file_identity
 from learners.registry import recipes
 from learners.registry.model_kinds import kind_of, load_model
@@ -46,6 +46,7 @@ from service.product.datasets.forgotten_rows import (
     ForgottenMeanwhile,
     check_forgotten_meanwhile,
     discard_forgotten_statistics,
+    unforgotten_row_conditions,
 )
 from service.product.datasets.later_rows import KeptBack
 from service.product.datasets.registration import get_dataset
@@ -137,7 +138,7 @@ def learn_model(workspace: Workspace, run: Run, *, by: KeptBack | None = None) -
             workspace, request, rows, ledger, run, target, overrides, None if anew else known
         )
     except (EmptyData, InvalidRequest, SchemaError) as error:
-        hints = [*_lone_window(source, request)]
+        hints = [*_lone_window(source, request, ledger.forgotten)]
         if isinstance(error, SchemaError):
             hints += [*source.hints[:3], *source.all_settings(overrides, error.columns)]
         error.args = (" ".join([str(error), *hints]),)
@@ -171,7 +172,7 @@ def learn_model(workspace: Workspace, run: Run, *, by: KeptBack | None = None) -
             *trained_model_warnings(model),
             *row_weight_warnings(model.schema, overrides),
             *([] if rows.by is None else rows.by.warnings()),
-            *_lone_window(source, request, n_rows),
+            *_lone_window(source, request, ledger.forgotten, n_rows),
         ],
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
@@ -191,7 +192,7 @@ def _forgotten_row_warnings(rows: TrainingRows, forgotten: Forgotten) -> list[st
     ]
 
 
-def _lone_window(source: Source, request: TrainRequest, n_learned: int = 0) -> list[str]:
+def _lone_window(source: Source, request: TrainRequest, forgotten: Forgotten, n_learned: int = 0) -> list[str]:
     """Return a warning if few rows were learned because the newest time lies far after all others; reads rows only in
     that case.
     """
@@ -199,7 +200,8 @@ def _lone_window(source: Source, request: TrainRequest, n_learned: int = 0) -> l
         return []
     if n_learned >= max(FEW_ROWS, FEW_SHARE * sum(file.n_rows for file in source.files)):
         return []
-    return lone_window_warnings(source, request.window, request.timestamp)
+    counting = unforgotten_row_conditions(source, forgotten)
+    return lone_window_warnings(source, request.window, request.timestamp, counting)
 
 
 def trained_model_warnings(model: Model) -> list[str]:
@@ -303,7 +305,10 @@ def evaluate_learned_model(
     try:
         measured = scoring.measure_model(model, rows, run.report, is_reported=True)
     except EmptyData as error:
-        error.args = (" ".join([str(error), *(_lone_window(source, request) if request.keeps_back else [])]),)
+        forgotten = statistics_ledger(workspace, request, run).forgotten
+        error.args = (
+            " ".join([str(error), *(_lone_window(source, request, forgotten) if request.keeps_back else [])]),
+        )
         raise
     learned_all: JSONObject = {}
     if again is not None:
@@ -324,8 +329,7 @@ def _learn_held_out(
         ledger.checkpoints = JobCheckpoints(path.with_name("passes-of-all"), workspace.settings.checkpoint_s)
     newest = ""
     if by.by == "time":
-        bounds = (file_time_bounds(source, index, by.column)[1] for index in range(len(source.files)))
-        newest = max(moment for moment in bounds if moment is not None).isoformat()
+        newest = newest_time(source, by.column, unforgotten_row_conditions(source, ledger.forgotten)).isoformat()
     replaced = {*trained_model_warnings(before), *by.warnings()}
     by = replace(by, is_learned=True, newest=newest)
     rows = select_training_rows(workspace, source, request, run, by)

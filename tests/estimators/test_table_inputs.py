@@ -248,3 +248,29 @@ def test_a_table_with_a_name_twice_is_refused_at_prediction_too():
     for rows in (twice, twice.to_batches()[0], twice.to_reader()):
         with pytest.raises(SourceError, match=r"two columns named 'a'\. Rename one"):
             model.predict_proba(rows)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        pa.array(["a", "a\0", "a\0b"]),  # NumPy's own text drops zero characters at the end
+        pa.array([0, 1, 2], pa.int32()).cast(pa.date32()),
+        pa.array([0, 10**9, 5], pa.int64()).cast(pa.timestamp("ns", "Europe/Berlin")),
+        pa.array([0, 1, 2], pa.int64()).cast(pa.time64("ns")),
+        pa.array([-1, 0, 1], pa.int64()).cast(pa.duration("us")),
+        pa.array([0, 1, 2], pa.int64()).cast(pa.decimal128(38, 2)),
+        pa.array(["u", "v", "w"]).dictionary_encode(),
+        pa.array([False, True, False]),
+    ],
+    ids=lambda classes: str(classes.type),
+)
+def test_every_class_is_told_apart_and_counted_by_score(classes):
+    table = pa.table({"x": ["u", "v", "w"] * 20})
+    y = pa.concat_arrays([classes] * 20)
+    model = NB().fit(table, y)
+    assert len(set(model.predict(table))) == len(model.classes_) == len(set(model.model_.schema.classes))
+    assert model.score(table, y) == model.score(table, pa.chunked_array([y[:7], y[7:]])) == 1.0
+    assert model.score(table, pa.concat_arrays([y[1:], y[:1]])) == (1 / 3 if len(model.classes_) == 2 else 0.0)
+    if pa.types.is_string(classes.type):
+        labels = y.to_pylist()
+        assert NB().fit(table, labels).score(table, labels) == model.score(table, labels) == 1.0

@@ -213,11 +213,12 @@ class Refreshes(RuleBasedStateMachine):
         orders = Counter(tuple(table.column_names) for table in files.values())
         order = list(orders.most_common(1)[0][0])
         wanted = self.files[-int(window[:-1]) :] if window and window[-1] == "f" else self.files
-        newest = max(np.nanmax(seconds_of(table), initial=-np.inf) for table in files.values())
+        is_left = {name: ~np.isin(table["user"].to_numpy(), sorted(self.users)) for name, table in files.items()}
+        newest = max(np.nanmax(seconds_of(table)[is_left[name]], initial=-np.inf) for name, table in files.items())
         parts = []
         for name in wanted:
             table = files[name]
-            mask = ~np.isin(table["user"].to_numpy(), sorted(self.users))
+            mask = is_left[name]
             if window and window[-1] != "f":
                 length = int(window[:-1]) * {"d": DAY_S, "h": 3600}[window[-1]]
                 mask &= seconds_of(table) > newest - length

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -173,13 +173,23 @@ def _condition_of(text: str, conditions: Sequence[Condition]) -> Condition | Non
     return None
 
 
-def select_newest_rows(source: Source, length: str, timestamp: str | None) -> Selection:
+# Position of a file -> the conditions of its rows that count where the newest row is looked for; the others are forgotten.
+Counting = Callable[[int], Sequence[Condition]]
+
+
+def _all_rows(index: int) -> Sequence[Condition]:
+    del index
+    return ()
+
+
+def select_newest_rows(source: Source, length: str, timestamp: str | None, counting: Counting = _all_rows) -> Selection:
     """Select the newest rows.
 
     `length`: "30d" (also w, h, m): rows whose time is less than that before the newest row's; without a time column, files
     that changed less than that before the newest file. "12f": the last 12 files by name, and the numbers in names by size.
     `timestamp`: the column of times.
-    Raises InvalidParameter, UnknownColumn or SourceError.
+    `counting`: the conditions of the rows that may be the newest; the selected rows need not meet them.
+    Raises InvalidParameter, UnknownColumn, SourceError or EmptyData.
     """
     size, unit = _size_and_unit(length)
     if unit == "f" and source.snapshot is not None:
@@ -199,7 +209,7 @@ def select_newest_rows(source: Source, length: str, timestamp: str | None) -> Se
         newest = max(int(moment or 0) for moment in changed)
         first = newest - seconds * 1_000_000_000
         return Selection(source, {i: () for i, moment in enumerate(changed) if int(moment or 0) > first})
-    bounds, (_, latest_of_all) = _bounds_and_newest(source, timestamp)
+    bounds, (_, latest_of_all) = _bounds_and_newest(source, timestamp, counting)
     since = Since(timestamp, _before(latest_of_all, seconds))
     conditions: dict[int, tuple[Condition, ...]] = {}
     for index, (earliest, latest, has_null) in enumerate(bounds):
@@ -216,17 +226,36 @@ def _size_and_unit(length: str) -> tuple[int, str]:
     return int(match[1]), match[2]
 
 
-def _bounds_and_newest(source: Source, column: str) -> tuple[list[TimeBounds], tuple[str, datetime.datetime]]:
-    """Return the time bounds of each file, and the newest time with the path of its file."""
+def newest_time(source: Source, column: str, counting: Counting = _all_rows) -> datetime.datetime:
+    """Return the newest time of a row that counts. Raises as `select_newest_rows` does."""
+    return _bounds_and_newest(source, column, counting)[1][1]
+
+
+def _bounds_and_newest(
+    source: Source, column: str, counting: Counting
+) -> tuple[list[TimeBounds], tuple[str, datetime.datetime]]:
+    """Return the time bounds of each file, and the newest time of a row that counts with the path of its file."""
     bounds = [file_time_bounds(source, index, column) for index in range(len(source.files))]
     moments = {source.files[i].path: latest for i, (_, latest, _) in enumerate(bounds) if latest is not None}
     if not moments:
         raise SourceError(source.files[0].path, f"column {column!r} contains no timestamps in any file.")
     _require_one_kind(moments, column)
-    return bounds, max(moments.items(), key=lambda moment: moment[1])
+    newest: tuple[str, datetime.datetime] | None = None
+    for latest, index in sorted(
+        ((latest, -index) for index, (_, latest, _) in enumerate(bounds) if latest is not None), reverse=True
+    ):
+        if newest is not None and newest[1] >= latest:
+            break
+        conditions, path = counting(-index), source.files[-index].path
+        own = _bounds_of_rows(source.restricted({-index: conditions}), path, column)[1] if conditions else latest
+        if own is not None and (newest is None or own > newest[1]):
+            newest = path, own
+    if newest is None:
+        raise EmptyData(f"Every row with a time in column {column!r} is forgotten.")
+    return bounds, newest
 
 
-def lone_window_warnings(source: Source, length: str, timestamp: str) -> list[str]:
+def lone_window_warnings(source: Source, length: str, timestamp: str, counting: Counting = _all_rows) -> list[str]:
     """Warn if a time window keeps few rows that lie far after all others, as a single wrong time would cause.
 
     Few means fewer than `FEW_ROWS` or `FEW_SHARE` of the rows; far means further than the window's length. Reads
@@ -235,7 +264,7 @@ def lone_window_warnings(source: Source, length: str, timestamp: str) -> list[st
     size, unit = _size_and_unit(length)
     if unit == "f":
         return []
-    bounds, (path, newest) = _bounds_and_newest(source, timestamp)
+    bounds, (path, newest) = _bounds_and_newest(source, timestamp, counting)
     cut = _before(newest, size * _UNITS[unit])
     n_kept, first, last_before = 0, newest, None
     for index, (_, latest, _) in enumerate(bounds):
@@ -284,15 +313,19 @@ def file_time_bounds(source: Source, index: int, column: str) -> TimeBounds:
     if from_footer is not None:
         low, high, n_null = from_footer
         return (*_span(path, column, low, high), n_null > 0)
+    return _bounds_of_rows(source.only({index}), path, column)
+
+
+def _bounds_of_rows(source: Source, path: str, column: str) -> TimeBounds:
+    """Return the earliest and latest time of the rows of a file, and whether any has none, by reading them."""
     lows, highs, has_null = [], [], False
-    for fragment in source.only({index}).fragments:
-        for batch in source.read(fragment, [column]):
-            least_and_greatest = pc.min_max(batch.column(0))
-            has_null |= batch.column(0).null_count > 0
-            earliest, latest = _span(path, column, least_and_greatest["min"], least_and_greatest["max"])
-            if earliest is not None and latest is not None:
-                lows.append(earliest)
-                highs.append(latest)
+    for batch in source.batches([column]):
+        least_and_greatest = pc.min_max(batch.column(0))
+        has_null |= batch.column(0).null_count > 0
+        earliest, latest = _span(path, column, least_and_greatest["min"], least_and_greatest["max"])
+        if earliest is not None and latest is not None:
+            lows.append(earliest)
+            highs.append(latest)
     return (min(lows), max(highs), has_null) if lows else (None, None, has_null)
 
 

@@ -1,6 +1,6 @@
 """Forgotten rows: the rules stored with data, and their effect on training and on stored statistics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -129,6 +129,19 @@ def select_unforgotten_rows(
         }
         chosen = Selection(source, files)
     return chosen
+
+
+def unforgotten_row_conditions(
+    source: Source, forgotten: Forgotten, report: Report | None = None
+) -> Callable[[int], Sequence[Condition]]:
+    """Return a function of a file's position that gives the conditions of its rows that are not forgotten."""
+    predicates = [RowPredicate(rule.where) for rule in forgotten.rules()]
+
+    def conditions(index: int) -> Sequence[Condition]:
+        own = Selection(source, {index: ()})
+        return select_unforgotten_rows(own, predicates, forgotten, report).wanted[index]
+
+    return conditions
 
 
 class ForgottenMeanwhile(Conflict):

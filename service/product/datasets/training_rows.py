@@ -27,6 +27,7 @@ from service.product.datasets.forgotten_rows import (
     inherit_forgetting_rules,
     save_forgetting_rules,
     select_unforgotten_rows,
+    unforgotten_row_conditions,
 )
 from service.product.datasets.later_rows import KeptBack, choose_kept_back, divide_later
 from service.requests.json_values import JSONMapping, JSONObject
@@ -139,7 +140,8 @@ def select_training_rows(
         source = source.weighted(weight)
     chosen = Selection(source, dict.fromkeys(range(len(source.files)), ()))
     if request.window is not None:
-        chosen = select_newest_rows(source, request.window, request.timestamp)
+        counting = unforgotten_row_conditions(source, forgotten, run.report)
+        chosen = select_newest_rows(source, request.window, request.timestamp, counting)
     chosen = chosen.and_all([rule for rule in (null_class, weight) if rule is not None])
     rules = tuple(rule.where for rule in forgotten.rules())
     chosen = select_unforgotten_rows(chosen, list(map(RowPredicate, rules)), forgotten, run.report)

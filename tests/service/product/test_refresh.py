@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -84,6 +85,29 @@ def test_a_window_learns_the_newest_rows(workspace, folder):
     assert len(version.files) == 2
     last = product.train_model_version(workspace, request_of(folder, window="1f", holdout=0))
     assert last.n_rows == 300
+
+
+def test_forgotten_rows_do_not_decide_where_a_window_begins(workspace, folder):
+    asked = {"window": "6h", "timestamp": "time", "holdout": 0}
+    product.train_model_version(workspace, request_of(folder, **asked))
+    table = pq.read_table(folder)
+    times = np.array(table["time"].to_numpy())
+    first_forgotten = times.max() - np.timedelta64(20, "h")
+    where = f"time > TIMESTAMP '{first_forgotten}'"
+    done = product.forget_rows(workspace, ForgetRequest(model="daily", where=where))
+    left = times[times <= first_forgotten]
+    expected = int((left > left.max() - np.timedelta64(6, "h")).sum())
+    assert 0 < expected < left.size and [proof["n_rows"] for proof in done["proofs"]] == [expected]
+    assert product.train_model_version(workspace, request_of(folder, **asked)).n_rows == expected
+    # The model is that of files without the forgotten rows.
+    (folder / "kept").mkdir()
+    for path in sorted(folder.glob("*.parquet")):
+        own = pq.read_table(path)
+        pq.write_table(own.filter(pa.array(own["time"].to_numpy() <= first_forgotten)), folder / "kept" / path.name)
+    with Workspace(Settings(workspace=folder.parent / "other")) as other:
+        fresh = product.train_model_version(other, request_of(folder / "kept", **asked, cuts="fresh"))
+        proved = product.find_version(workspace, f"daily@{done['versions'][0]['version']}")
+        assert fresh.n_rows == expected and same(model_of(fresh), model_of(proved))
 
 
 def test_the_command_line_updates_and_forgets(folder, tmp_path):
