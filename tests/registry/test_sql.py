@@ -423,11 +423,13 @@ def test_what_cannot_be_written_is_refused():
             UnwritableText,
             "contains a zero character, which SQL cannot express. Replace it and train again",
         ),
+        (model, {"key": [""]}, UnwritableText, "'' is no name of a column in duckdb. Replace it and train again"),
         (of_cases, {"key": ["id"]}, InvalidParameter, "the columns 'X' and 'x' have the same name in duckdb"),
         (of_duration, {}, UnsupportedColumn, r"Column 'took' had type duration\[ms\] in training, read as numeric"),
     ):
         with pytest.raises(error, match=message):
             sql_script(own, **{"name": "a", "table": "b"} | parameters)
+    assert 't."" AS k0' in sql_script(model, name="a", table="b", key=[""], dialect="sqlite")
     assert "prediction_of_model" in sql_script(model, name="a", table="b", key=["Prediction"])
     assert "CREATE VIEW" in sql_script(of_cases, name="a", table="b", key=["id"], dialect="postgres")
 

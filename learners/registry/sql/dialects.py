@@ -24,8 +24,8 @@ class UnknownDialect(LearnerError, ValueError):
 class UnwritableText(LearnerError, ValueError):
     """Raised for a name or value that has no SQL literal."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what!r} contains a zero character, which SQL cannot express. Replace it and train again.")
+    def __init__(self, what: str, because: str = "contains a zero character, which SQL cannot express") -> None:
+        super().__init__(f"{what!r} {because}. Replace it and train again.")
         self.what = what
 
 
@@ -50,9 +50,12 @@ class Dialect:
     materializes: tuple[bool, bool] = (False, False)
     floor: str = "FLOOR({})"  # of a double, as a number
     parses_exactly: bool = True  # whether a decimal number becomes the nearest double
+    takes_empty_names: bool = False
 
     def identifier(self, name: str) -> str:
         """Quote an identifier."""
+        if not name and not self.takes_empty_names:
+            raise UnwritableText(name, f"is no name of a column in {self.name}")
         return self.quote + self._escaped(name, self.name_escapes) + self.quote
 
     def literal(self, value: str | int | bool) -> str:
@@ -120,6 +123,7 @@ DIALECTS = {
             materializes=(True, True),
             floor="(CAST({0} AS INTEGER) - ({0} < CAST({0} AS INTEGER)))",  # FLOOR is not built in everywhere
             parses_exactly=False,
+            takes_empty_names=True,
         ),
         Dialect(
             *("bigquery", "`", "STRING", "INT64", "FLOAT64", BACKSLASHES, {"\\": "\\\\", "`": "\\`"}),
