@@ -4,6 +4,7 @@ distribution.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol, cast
 
@@ -24,6 +25,8 @@ from learners.schema.schema import OTHER, Attribute
 from learners.schema.times_and_durations import clock_kind_and_ticks, parse_duration_nanoseconds
 
 DAY_S = 86_400
+INTEGER = re.compile(r"u?int\d+")
+DAY_LETTERS = len("2026-01-31")
 
 
 def rows_of_batch(columns: Columns, batch: pa.RecordBatch) -> Array:
@@ -87,6 +90,18 @@ def raw_value(columns: Columns, v: int, code: float) -> RawValue:
         value = columns.value(v, code)
         return None if value == OTHER else value
     return columns.schema.attributes[v].number_in_words(float(_middles(columns, v)[int(code)]))
+
+
+def cell_value(columns: Columns, v: int, code: float) -> RawValue:
+    """Return the raw value of a code or number as a cell of its column holds it: whole in a column of integers, a day in one of
+    dates; as `with_cells` does.
+    """
+    value = raw_value(columns, v, code)
+    kind = "" if v == columns.class_variable else columns.schema.attributes[v].arrow_type
+    if isinstance(value, float) and INTEGER.fullmatch(kind) and np.isfinite(value):
+        limits = np.iinfo(kind)
+        return min(max(round(value), int(limits.min)), int(limits.max))
+    return value[:DAY_LETTERS] if isinstance(value, str) and kind.startswith("date") else value
 
 
 def _middles(columns: Columns, v: int) -> Floats:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from learners.circuits.evaluation.leaf_distributions import leaf_modes_of_variable
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import (
+    cell_value,
     fill_cells,
     missing_cells,
     nameable,
@@ -108,6 +109,29 @@ def test_every_column_keeps_its_type_and_what_it_had(typed, how):
         if how != "draw" and name != "group":
             of_a = np.array(table["group"]) == "a"
             assert len(set(new.filter(pa.array(~kept & of_a)).to_pylist())) < 5, name
+
+
+@pytest.mark.parametrize("leaves", ["gaussian", "intervals"])
+def test_a_cell_of_a_record_is_that_of_a_file(leaves):
+    """Over REST, a column of whole numbers got fractions, and one of dates the noon of a day."""
+    table = table_of_types()
+    table = table.append_column("day", table["when"].cast(pa.date32(), safe=False))
+    model = learned(table, states=2, passes=3, leaves=leaves)
+    whole = [f.name for f in table.schema if pa.types.is_integer(f.type) or pa.types.is_date(f.type)]
+    (batch,) = table.combine_chunks().to_batches()
+    x, is_missing = rows_of_batch(model.columns, batch), missing_cells(model.columns, batch)
+    rounded = set()
+    for how in ("mode", "mean", "draw"):
+        values = fill_cells(model, x, is_missing, how, nameable=nameable(model.columns), seed=1)[0]
+        for name in whole:
+            v = model.columns.number[name]
+            own = values[v][is_missing[v]]
+            column = with_cells(model.columns, v, pa.nulls(own.size, table.schema.field(name).type), own)
+            expected = [cell.isoformat() if isinstance(cell, dt.date) else cell for cell in column.to_pylist()]
+            cells = [cell_value(model.columns, v, number) for number in own.tolist()]
+            assert cells == expected and list(map(type, cells)) == list(map(type, expected)), name
+            rounded |= {name} if cells != [raw_value(model.columns, v, number) for number in own.tolist()] else set()
+    assert rounded == {"whole", "day"}
 
 
 def test_a_column_of_string_views_is_filled_and_stays_one(typed):

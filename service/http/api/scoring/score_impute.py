@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.column_values import fill_cells, nameable, raw_value
+from learners.circuits.queries.column_values import cell_value, fill_cells, nameable
 from learners.kernels.arrays import Array
 from learners.models.estimation import Average, GraphPrior
 from learners.models.query import How
@@ -229,7 +229,7 @@ def _completed(
     for own in values:
         for place, row in enumerate(records):
             new = {
-                columns.names[v]: None if np.isnan(own[v, place]) else raw_value(columns, v, float(own[v, place]))
+                columns.names[v]: None if np.isnan(own[v, place]) else cell_value(columns, v, float(own[v, place]))
                 for v in variables
                 if is_missing[v, place]
             }
