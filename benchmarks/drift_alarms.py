@@ -13,6 +13,8 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from collections.abc import Collection
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -35,17 +37,27 @@ ROWS = {
     "independent": "each row is drawn by itself",
     "repeated": f"each row comes 1 to {2 * COPIES - 1} times",
 }
+MANY, N_VALUES = (
+    "3,000 values",
+    3_000,
+)  # each row by itself, with a column of so many values, of which training keeps 1,024
 DEPENDENT = "of customers"  # of whom each has as many rows, alike but not equal
 LEARNERS = {"nb": {}, "kdb": {"k": 1}}
 
 
 def table_of(
-    rng: np.random.Generator, n: int, yes: float, signal: float, customers: np.ndarray | None = None
+    rng: np.random.Generator,
+    n: int,
+    yes: float,
+    signal: float,
+    customers: np.ndarray | None = None,
+    n_values: int = 0,
 ) -> pa.Table:
     """Numbers and words that tell of the class, a number and a word that depend on others of them, and two that tell nothing.
 
     `customers` (n,) are those of the rows, which have their class and words from the customer, and half of what their numbers
-    vary; each row by itself is drawn as without.
+    vary; each row by itself is drawn as without. `n_values`: of a further column, the first some hundred times as frequent as
+    the last.
     """
     own = np.arange(n) if customers is None else customers
     n_drawn = int(own.max()) + 1
@@ -67,13 +79,16 @@ def table_of(
         "colour": rng.choice(list("pqrs"), n_drawn)[own],
         "noise": noise(),
     }
+    if n_values:
+        article = (np.expm1(rng.random(n_drawn) * np.log(n_values)) % n_values).astype(np.int64)[own]
+        columns["article"] = np.char.add("no ", article.astype(str))
     return pa.table(columns | {"class": np.where(y, "yes", "no")})
 
 
 def window_of(rng: np.random.Generator, n: int, yes: float, signal: float, rows: str) -> pa.Table:
     """A window of n rows without drift."""
-    if rows == "independent":
-        return table_of(rng, n, yes, signal)
+    if rows in ("independent", MANY):
+        return table_of(rng, n, yes, signal, n_values=N_VALUES * (rows == MANY))
     copies = rng.integers(1, 2 * COPIES, n)
     distinct = int(np.searchsorted(np.cumsum(copies), n)) + 1
     places = rng.permutation(np.repeat(np.arange(distinct), copies[:distinct])[:n])
@@ -98,10 +113,11 @@ def labels_of(watched: Watched, table: pa.Table, reference: Reference) -> Labels
     return labels_to_compare(counts, None, reference)
 
 
-def prepared(learner: str, yes: float, signal: float) -> tuple[Watched, Reference]:
+@cache
+def prepared(learner: str, yes: float, signal: float, n_values: int = 0) -> tuple[Watched, Reference]:
     """A model, and its training with counts of rows that were kept back."""
     rng = np.random.default_rng(1)
-    train, kept = (table_of(rng, n, yes, signal) for n in (N_TRAIN, N_SCORED))
+    train, kept = (table_of(rng, n, yes, signal, n_values=n_values) for n in (N_TRAIN, N_SCORED))
     watched = Watched(drive(recipes.learner(learner, LEARNERS[learner], "class"), Source.of_table(train)))
     reference = training_reference(watched, counts_of(watched, kept))
     assert reference is not None
@@ -133,14 +149,16 @@ FAULTS = {
 }
 
 
-def false_alarms(windows: int, sizes: list[int], with_labels: bool) -> list[dict]:
-    """For each cell the number of windows that alarm, and their first causes."""
+def false_alarms(
+    windows: int, sizes: list[int], with_labels: bool, kinds: Collection[str] = (*ROWS, MANY, DEPENDENT)
+) -> list[dict]:
+    """For each cell the number of windows that alarm, and their first causes; `kinds` of rows."""
     found = []
     for learner in LEARNERS:
         for share, yes in SHARES.items():
             for strength, signal in SIGNALS.items():
-                watched, reference = prepared(learner, yes, signal)
-                for rows in (*ROWS, DEPENDENT):
+                for rows in kinds:
+                    watched, reference = prepared(learner, yes, signal, N_VALUES * (rows == MANY))
                     for n in sizes:
                         alarms: list[str] = []
                         noted = 0

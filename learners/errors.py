@@ -117,10 +117,20 @@ class UnknownColumn(LearnerError, KeyError):
         near = get_close_matches(column, available)
         some = ", ".join(available[:8]) + (", …" if len(available) > 8 else "")
         known = f"similar: {', '.join(near)}" if near else f"its columns: {some or 'none'}"
-        super().__init__(f"Column {column!r} is not in the table ({known}).")
+        super().__init__(f"Column {column!r} is not in the table ({known}).{_quoted_name_text(column, available)}")
         self.column = column
 
     __str__ = Exception.__str__  # KeyError would print the message in quotes
+
+
+def _quoted_name_text(column: str, available: Sequence[str]) -> str:
+    """Return a sentence about a name that stands in quotes which were read as part of it."""
+    name = next((one for one in available if one != column and one.strip().strip("'\"") == column), None)
+    if name is None:
+        return ""
+    if name == f"'{column}'":
+        return f" The quotes of {name!r} are part of the name: in a CSV file, set {columns_setting({'*': {'quote': chr(39)}})}."
+    return f" The blanks or quotes of {name!r} are part of the name: in a CSV file, remove the blanks behind the delimiters."
 
 
 class SourceError(LearnerError, ValueError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,8 @@ from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s
 from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps
+
+A = TypeVar("A", Codes, Integers)
 
 # Twice as many rows are kept as are drawn, so that rows can be subtracted until half of them are gone.
 RESERVE = 2
@@ -40,6 +42,7 @@ class Draw(NamedTuple):
     """Rows drawn from a table."""
 
     rows: Chunk
+    copies: Integers  # (n,) int64: how many rows of the table equal each of them, itself included
     is_by_class: bool  # some classes have more rows than their shares, so rows need weights
 
     def weights(self, class_counts: Integers) -> Floats | None:
@@ -240,7 +243,8 @@ class DrawnRows(CodeStatistic):
         Such a class gives its first `n_of_class` distinct rows in hash order, each as often as it occurred, but at most
         `n_of_class` rows. They follow the other rows.
         """
-        rows = self.occurrences(most)
+        drawn = self._drawn()
+        rows, copies = self._chunk(_spread(drawn.rows, drawn.counts, most)), _spread(drawn.counts, drawn.counts, most)
         assert rows.y is not None
         n_drawn = np.bincount(rows.y, minlength=self.class_limits.size)
         own = self.sample.at(_rank_in_class(self.sample.rows[:, self.schema.n_attributes]) < self.n_of_class)
@@ -248,21 +252,27 @@ class DrawnRows(CodeStatistic):
         n_known = np.bincount(classes, own.counts, self.class_limits.size).astype(np.int64)
         lacking = np.flatnonzero(n_drawn < np.minimum(n_known, self.n_of_class))
         if not lacking.size:
-            return Draw(rows, is_by_class=False)
-        parts = [np.column_stack([rows.x.T, rows.y])[~np.isin(rows.y, lacking)]]
+            return Draw(rows, copies, is_by_class=False)
+        is_enough = ~np.isin(rows.y, lacking)
+        parts, of_parts = [np.column_stack([rows.x.T, rows.y])[is_enough]], [copies[is_enough]]
         for each in lacking:
-            some = own.at(classes == each)
-            parts.append(_spread(some.rows, some.counts, min(int(n_known[each]), self.n_of_class)))
-        return Draw(self._chunk(np.concatenate(parts)), is_by_class=True)
+            some, n_each = own.at(classes == each), min(int(n_known[each]), self.n_of_class)
+            parts.append(_spread(some.rows, some.counts, n_each))
+            of_parts.append(_spread(some.counts, some.counts, n_each))
+        return Draw(self._chunk(np.concatenate(parts)), np.concatenate(of_parts), is_by_class=True)
 
     def occurrences(self, most: int) -> Chunk:
         """Return the first `n_distinct` distinct rows in hash order, each as often as it occurred.
 
         `most`: maximum number of rows; if there are more, evenly spaced ones are used.
         """
-        hashes, rows, counts = self.sample
-        n = min(self.n_distinct, int(np.searchsorted(hashes, np.uint64(self.limit), side="right")))
-        return self._chunk(_spread(rows[:n], counts[:n], most))
+        drawn = self._drawn()
+        return self._chunk(_spread(drawn.rows, drawn.counts, most))
+
+    def _drawn(self) -> Sample:
+        sample = self.sample
+        n = min(self.n_distinct, int(np.searchsorted(sample.hashes, np.uint64(self.limit), side="right")))
+        return sample.at(slice(n))
 
     def _chunk(self, content: Codes) -> Chunk:
         return Chunk(np.ascontiguousarray(content[:, :-1].T), np.ascontiguousarray(content[:, -1]))
@@ -312,7 +322,7 @@ def _rank_in_class(classes: Integers | Codes, is_ranked: Mask | None = None) -> 
     return rank
 
 
-def _spread(rows: Codes, counts: Integers, most: int) -> Codes:
+def _spread(rows: A, counts: Integers, most: int) -> A:
     """Repeat each row as often as it occurred; take `most` evenly spaced occurrences if there are more."""
     n = int(counts.sum())
     size = min(most, n)

@@ -103,11 +103,11 @@ def fit_family_trees(counts: FamilyCounts, families: Sequence[Family], threads: 
 
 
 def leave_one_out_log_probabilities(
-    member: Member, levels: Solved, rows: Chunk, n_classes: int, threads: int
+    member: Member, levels: Solved, rows: Chunk, n_classes: int, threads: int, copies: Integers | None = None
 ) -> Float32s:
     """Compute leave-one-out log probabilities of each attribute given its first 0 to k parents; see `Levels`.
 
-    (n, m, k + 1, n_classes) float32; of each row's own class alone if `n_classes` is 1.
+    (n, m, k + 1, n_classes) float32; of each row's own class alone if `n_classes` is 1. `copies` as of `Levels`.
     """
     k = max((len(family.parents) for family in member.families), default=0)
     log_p = np.empty((rows.n_rows, len(member.families), k + 1, n_classes), np.float32)
@@ -115,7 +115,7 @@ def leave_one_out_log_probabilities(
     def fill(index: int) -> None:
         family = member.families[index]
         depth = len(family.parents)
-        levels[family].log_probabilities(family, rows, log_p[:, index, : depth + 1], True)
+        levels[family].log_probabilities(family, rows, log_p[:, index, : depth + 1], True, copies)
         log_p[:, index, depth + 1 :] = log_p[:, index, depth : depth + 1]
 
     with ThreadPoolExecutor(max(1, threads), thread_name_prefix="levels") as pool:
@@ -142,6 +142,7 @@ def fit_ensemble_members(
     has_correction: bool = False,
     n_fitted: int | None = None,
     weights: Floats | None = None,
+    copies: Integers | None = None,
 ) -> Fitted:
     """Solve the trees of each member, select parents and fit weights; the result does not depend on the number of
     threads.
@@ -150,13 +151,15 @@ def fit_ensemble_members(
     spare what pays little: those after the first have at most `MORE_PARENTS` more parents than it selects, and there
     are no more once two of them lower the loss of rows left out by less than a share of `PAYS`. With `has_correction`,
     a correction will ask for the scores of all drawn rows. Weights are fitted to the first `n_fitted` of them, by default
-    as many as fit in memory; `weights` as of `Rows`.
+    as many as fit in memory; `weights` as of `Rows`, `copies` of the drawn rows as of `Levels`.
     """
     n_classes = counts.class_counts.size
     n = n_fitted or min(drawn.n_rows, max_member_rows_in_memory(members, n_classes))
     chosen = drawn.rows(slice(0, n))
     assert chosen.y is not None
-    rows = Rows(chosen.y, leave_one_out_log_prior(counts.class_counts, chosen.y), weights)
+    with_chosen, with_others = (None, None) if copies is None else (copies[:n], copies[n:])
+    prior = leave_one_out_log_prior(counts.class_counts, chosen.y, 1 if with_chosen is None else with_chosen)
+    rows = Rows(chosen.y, prior, weights)
     pooled = np.zeros((n, n_classes))
     others = drawn.rows(slice(n, None if has_correction else n))
     fitted: list[FittedMember] = []
@@ -169,11 +172,12 @@ def fit_ensemble_members(
         depths = {family: levels[family].n_parents for family in member.families if family in levels}
         lacking = [family for family in member.families if depths.get(family, -1) < len(family.parents)]
         solved = fit_family_trees(counts, lacking, threads)
-        log_p = leave_one_out_log_probabilities(member, levels | solved, chosen, n_classes, threads)
+        log_p = leave_one_out_log_probabilities(member, levels | solved, chosen, n_classes, threads, with_chosen)
         one, scores = _fit_member(member, log_p, rows, threads)
         pooled += scores
         of_rows = (scores - rows.log_prior)[np.arange(n), rows.y]
-        own.append(np.concatenate([of_rows, _own_scores(one, levels | solved, others, threads)]))
+        of_others = own_scores(one, levels | solved, others, threads, with_others)
+        own.append(np.concatenate([of_rows, of_others]))
         fitted.append(one)
         levels |= {family: tree.cut(max(one.k, depths.get(family, 0))) for family, tree in solved.items()}
         if frugal:
@@ -202,24 +206,31 @@ def _fit_member(member: Member, log_p: Float32s, rows: Rows, threads: int) -> tu
     return FittedMember(member, k, weights[:m], weights[m:]), scores
 
 
-def _own_scores(one: FittedMember, levels: Solved, rows: Chunk, threads: int) -> Floats:
-    """Sum the weighted terms of each row's own class, leaving the row out, (n,) float64."""
+def own_scores(one: FittedMember, levels: Solved, rows: Chunk, threads: int, copies: Integers | None = None) -> Floats:
+    """Sum the weighted terms of each row's own class, leaving the row out, (n,) float64; `copies` as of `Levels`."""
     weights, block = np.concatenate([one.a, one.b]), max_member_rows_in_memory([one.member], 1)
     parts = [np.empty(0)]
     for first in range(0, rows.n_rows, block):
-        log_p = leave_one_out_log_probabilities(one.member, levels, rows.rows(slice(first, first + block)), 1, threads)
+        some = slice(first, first + block)
+        of_some = None if copies is None else copies[some]
+        log_p = leave_one_out_log_probabilities(one.member, levels, rows.rows(some), 1, threads, of_some)
         parts.append(np.einsum("rfc,f->r", member_log_terms(log_p, one.k), weights))
     return np.concatenate(parts)
 
 
 def leave_one_out_log_scores(
-    tables: LookupTables, class_counts: Integers, own: Floats, rows: Chunk, threads: int
+    tables: LookupTables,
+    class_counts: Integers,
+    own: Floats,
+    rows: Chunk,
+    threads: int,
+    copies: Integers | None = None,
 ) -> Floats:
     """Compute log scores of training rows, (n, n_classes); each row is left out of its own class, the only score that
     this changes.
 
     Tables and class counts are of the pool, rows by views; `own` (n,) float64 is `Fitted.own` of the rows, the mean of
-    the pool's members.
+    the pool's members, `copies` as of `Levels`.
     """
     assert rows.y is not None
     scores = np.empty((rows.n_rows, class_counts.size))
@@ -227,8 +238,8 @@ def leave_one_out_log_scores(
         rows.n_rows, threads, lambda first, last: fill_class_log_joints(tables, rows.x, first, last, scores)
     )
     n = np.asarray(class_counts, np.float64)
-    log_prior = np.log((n - 1.0 + 1.0 / n.size) / (n.sum() + 1.0))
-    scores[np.arange(rows.n_rows), rows.y] = log_prior[rows.y] + own
+    left = n[rows.y] - (1.0 if copies is None else copies)
+    scores[np.arange(rows.n_rows), rows.y] = np.log((left + 1.0 / n.size) / (n.sum() + 1.0)) + own
     return scores
 
 

@@ -22,12 +22,19 @@ from learners.ensembles.fit import (
     fit_ensemble_members,
     fit_family_trees,
     leave_one_out_log_probabilities,
+    leave_one_out_log_scores,
     log_softmax,
     max_member_rows_in_memory,
     member_log_terms,
+    own_scores,
 )
 from learners.ensembles.members import Member, limit_member_depths
-from learners.ensembles.pool import CompiledPool, compile_ensemble_pool, compile_left_out_tables
+from learners.ensembles.pool import (
+    CompiledPool,
+    compile_ensemble_pool,
+    compile_ensemble_pool_tables,
+    compile_left_out_tables,
+)
 from learners.ensembles.weights import (
     Rows,
     attribute_prefix_losses,
@@ -114,21 +121,28 @@ def fit_large_table(
     plain: Member,
     views: Views,
     drawn: Chunk,
+    copies: Integers | None,
     threads: int,
     advance: Advance,
 ) -> Large:
     """Fit the members and the plain network, choose by left-out loss, and compute leave-one-out scores of all drawn
     rows.
 
-    `drawn` by the base schema of the views. The result does not depend on the number of threads.
+    `drawn` by the base schema of the views, with their `copies` as of `Levels`. The result does not depend on the number of
+    threads.
     """
     n_classes = counts.class_counts.size
     assert drawn.y is not None
+
+    def of_copies(which: Integers | slice) -> Integers | None:
+        return None if copies is None else copies[which]
+
     n = min(drawn.n_rows, DECIDING_ROWS, MOST_TERMS // max(1, len(plain.families) * (PLAIN_K + 2) * n_classes))
     which, weights = representative_rows(drawn.y, counts.class_counts, max(1, n))
-    deciding = views.chunk(drawn.rows(which))
+    deciding, of_deciding = views.chunk(drawn.rows(which)), of_copies(which)
     assert deciding.y is not None
-    rows = Rows(deciding.y, leave_one_out_log_prior(counts.class_counts, deciding.y), weights)
+    prior = leave_one_out_log_prior(counts.class_counts, deciding.y, 1 if of_deciding is None else of_deciding)
+    rows = Rows(deciding.y, prior, weights)
     n = max_member_rows_in_memory(members, n_classes)
     which, weights = representative_rows(drawn.y, counts.class_counts, n)
     fitted = fit_ensemble_members(
@@ -140,10 +154,11 @@ def fit_large_table(
         frugal=True,
         n_fitted=which.size,
         weights=weights,
+        copies=of_copies(which),
     )
     levels: Solved = dict(fitted.levels)
-    ways = _plain_ways(counts, plain, levels, deciding, rows, threads)
-    of_pool = _left_out_scores(counts, views, Pool(fitted.members, levels), deciding, threads)
+    ways = _plain_ways(counts, plain, levels, deciding, of_deciding, rows, threads)
+    of_pool = _left_out_scores(counts, views, Pool(fitted.members, levels), deciding, of_deciding, threads)
     ways["ensemble"] = _way(fitted.members, of_pool, rows)
     single = min(ways, key=lambda name: ways[name].loss)
     best = min((name for name in ways if name != "ensemble"), key=lambda name: ways[name].loss)
@@ -154,25 +169,42 @@ def fit_large_table(
     used = {family for one in way.members for family in one.member.families}
     pool = Pool(way.members, {family: tree for family, tree in levels.items() if family in used})
     del fitted, levels
-    left_out = compile_left_out_tables(views.schema, counts.class_counts, pool)
+    blocks = [slice(first, first + BLOCK_ROWS) for first in range(0, drawn.n_rows, BLOCK_ROWS)]
+    of_blocks = []
+    if copies is not None:
+        of_blocks = [
+            _own_scores_without_copies(pool, views.chunk(drawn.rows(some)), copies[some], threads) for some in blocks
+        ]
+    left_out = compile_left_out_tables(views.schema, counts.class_counts, pool) if copies is None else None
     compiled = compile_ensemble_pool(views.schema, counts.class_counts, pool)
     scores = np.empty((drawn.n_rows, n_classes))
-    for first in range(0, drawn.n_rows, BLOCK_ROWS):
-        block = views.chunk(drawn.rows(slice(first, first + BLOCK_ROWS)))
-        own = _scores(compiled.tables, left_out, counts.class_counts, block, threads)
-        scores[first : first + BLOCK_ROWS] = log_softmax(temperature * own)
+    for number, some in enumerate(blocks):
+        block = views.chunk(drawn.rows(some))
+        if left_out is None:
+            own = leave_one_out_log_scores(
+                compiled.tables, counts.class_counts, of_blocks[number], block, threads, of_copies(some)
+            )
+        else:
+            own = _scores(compiled.tables, left_out, counts.class_counts, block, threads)
+        scores[some] = log_softmax(temperature * own)
     losses = {name: one.loss for name, one in ways.items()}
     return Large(compiled, len(way.members), scores, temperature, losses, chosen, deciding.n_rows)
 
 
 def _plain_ways(
-    counts: FamilyCounts, plain: Member, levels: Solved, deciding: Chunk, rows: Rows, threads: int
+    counts: FamilyCounts,
+    plain: Member,
+    levels: Solved,
+    deciding: Chunk,
+    copies: Integers | None,
+    rows: Rows,
+    threads: int,
 ) -> dict[str, _Way]:
     """Evaluate NB, kDB-2, SkDB and weighted SkDB as single networks; adds their trees to `levels`."""
     depths = {family: levels[family].n_parents for family in plain.families if family in levels}
     lacking = [family for family in plain.families if depths.get(family, -1) < len(family.parents)]
     levels |= fit_family_trees(counts, lacking, threads)
-    log_p = leave_one_out_log_probabilities(plain, levels, deciding, rows.log_prior.shape[1], threads)
+    log_p = leave_one_out_log_probabilities(plain, levels, deciding, rows.log_prior.shape[1], threads, copies)
     losses = attribute_prefix_losses(log_p, [len(family.parents) for family in plain.families], rows, threads)
     n_selected, k = divmod(int(losses.T.argmin()), losses.shape[0])
     m = len(plain.families)
@@ -210,12 +242,32 @@ def _together(ensemble: _Way, plain: _Way, rows: Rows, threads: int) -> _Way:
     return _way(tuple(members), scores, rows)
 
 
-def _left_out_scores(counts: FamilyCounts, views: Views, pool: Pool, rows: Chunk, threads: int) -> Floats:
+def _left_out_scores(
+    counts: FamilyCounts, views: Views, pool: Pool, rows: Chunk, copies: Integers | None, threads: int
+) -> Floats:
     """Compute leave-one-out log scores of a pool for training rows in views, (n, n_classes)."""
     copy = Pool(pool.members, dict(pool.levels))  # whose trees compiling takes
+    if copies is not None:
+        own = _own_scores_without_copies(pool, rows, copies, threads)
+        tables = compile_ensemble_pool_tables(views.schema, counts.class_counts, copy)
+        return leave_one_out_log_scores(tables, counts.class_counts, own, rows, threads, copies)
     left_out = compile_left_out_tables(views.schema, counts.class_counts, copy)
     tables = compile_ensemble_pool(views.schema, counts.class_counts, copy).tables
     return _scores(tables, left_out, counts.class_counts, rows, threads)
+
+
+def _own_scores_without_copies(pool: Pool, rows: Chunk, copies: Integers, threads: int) -> Floats:
+    """Compute the mean of the members' terms for each row's own class, the row and its copies left out, (n,) float64.
+
+    Tables cannot tell it: rows of one cell have different numbers of copies.
+    """
+    found = np.zeros(rows.n_rows)
+    for one in pool.members:
+        used = replace(one, member=one.member.with_parents(one.k))
+        whole = zip(used.member.families, one.member.families, strict=True)
+        levels = {family: pool.levels[longer].cut(one.k) for family, longer in whole}
+        found += own_scores(used, levels, rows, threads, copies)
+    return found / max(1, len(pool.members))
 
 
 def _scores(tables: LookupTables, left_out: LookupTables, class_counts: Integers, rows: Chunk, threads: int) -> Floats:

@@ -31,6 +31,13 @@ class LevelTree(NamedTuple):
     n_values: int
 
 
+class LeftOut(NamedTuple):
+    """Rows that are left out of their own class, with all their copies."""
+
+    y: Array  # (n,) uint8 or uint16 classes of the rows, which the tree has counted, or (0,): nothing is left out
+    copies: Array  # (n,) float64: how many of the counted rows are copies of each, itself included
+
+
 @inner_kernel
 def _descend(tree, value, label, codes, nodes, cells):
     """Follow a row's path: OUT nodes, cells (n_levels,) int64, -1 for a value without a cell; returns the number of
@@ -51,23 +58,27 @@ def _descend(tree, value, label, codes, nodes, cells):
 
 
 @kernel
-def _shares(tree, depth, nodes, cells, q, shares):
-    """Compute the expected number of tables that one row opens at each level of its path: OUT shares (n_levels,).
+def _shares(tree, depth, nodes, cells, q, copies, shares):
+    """Compute the expected number of tables that a row and its copies open at each level of its path: OUT shares (n_levels,).
 
-    The row counts as the last customer of its value, which opened a new table with the probability of a new
+    They count as the last customers of their value, each of which opened a new table with the probability of a new
     table.
     """
-    shares[depth - 1] = 1.0
+    shares[depth - 1] = copies
     for level in range(depth - 1, 0, -1):
-        new = tree.concentration[level] * q[level - 1]
-        shares[level - 1] = shares[level] * new / (new + max(tree.customers[cells[level]] - 1.0, 0.0))
+        new, n = tree.concentration[level] * q[level - 1], tree.customers[cells[level]]
+        if shares[level] <= 1.0:
+            shares[level - 1] = shares[level] * new / (new + max(n - 1.0, 0.0))
+        else:
+            shares[level - 1] = new * np.log((new + n) / (new + max(n - shares[level], 0.0)))
 
 
 @inner_kernel
-def _first_alike(x, own, parents, y, row, first):
-    """Find the first row with the same value, context and, if rows are left out, class; a row without a match is added
-    to the hash table `first`.
+def _first_alike(x, own, parents, left_out, row, first):
+    """Find the first row with the same value, context and, if rows are left out, class and number of copies; a row without
+    a match is added to the hash table `first`.
     """
+    y = left_out.y
     n_slots = np.uint64(first.size - 1)
     mixed = np.uint64(x[own, row])
     if y.size > 0:
@@ -78,7 +89,9 @@ def _first_alike(x, own, parents, y, row, first):
     slot = (mixed ^ (mixed >> np.uint64(32))) & n_slots
     while first[slot] >= 0:
         other = first[slot]
-        is_alike = x[own, other] == x[own, row] and (y.size == 0 or y[other] == y[row])
+        is_alike = x[own, other] == x[own, row]
+        if y.size > 0:
+            is_alike = is_alike and y[other] == y[row] and left_out.copies[other] == left_out.copies[row]
         for parent in parents:
             is_alike = is_alike and x[parent, other] == x[parent, row]
         if is_alike:
@@ -89,15 +102,16 @@ def _first_alike(x, own, parents, y, row, first):
 
 
 @kernel
-def level_log_probabilities(tree, x, own, parents, sizes, y, first, log_p):
-    """Compute log P(value | class, first j parents) for every row, class and j, leaving the row out of its own class.
+def level_log_probabilities(tree, x, own, parents, sizes, left_out, first, log_p):
+    """Compute log P(value | class, first j parents) for every row, class and j, leaving the row with its copies out of its own
+    class.
 
     Each level is estimated from its row counts; a context without a node uses the table counts of the deepest
     node on its path. A missing parent ends the context: averaging over it leaves the level above, estimated from
     its row counts.
 
-    x (n_views, n) codes, own the view of the attribute, parents (k,) int64 views, sizes (k,) of their domains, y (n,) classes of the rows, which the tree
-    has counted, or (0,): then nothing is left out; first (a power of two above n,) int32, all -1: scratch. OUT log_p (n, k + 1, n_classes) float32, or
+    x (n_views, n) codes, own the view of the attribute, parents (k,) int64 views, sizes (k,) of their domains, left_out: `LeftOut` of the rows;
+    first (a power of two above n,) int32, all -1: scratch. OUT log_p (n, k + 1, n_classes) float32, or
     (n, k + 1, 1) of each row's own class alone, which is then left out.
 
     Zero for a value that training never saw: it says nothing.
@@ -106,13 +120,14 @@ def level_log_probabilities(tree, x, own, parents, sizes, y, first, log_p):
     nodes, cells = np.empty(n_levels, np.int64), np.empty(n_levels, np.int64)
     q, shares = np.empty(n_levels), np.zeros(n_levels)
     codes = np.empty(parents.size, np.int64)
+    y = left_out.y
     is_own = y.size > 0 and log_p.shape[2] == 1
     for row in range(x.shape[1]):
         value = np.int64(x[own, row])
         if value >= tree.n_values:
             log_p[row] = 0.0
             continue
-        alike = _first_alike(x, own, parents, y, row, first)
+        alike = _first_alike(x, own, parents, left_out, row, first)
         if alike < row:
             log_p[row] = log_p[alike]
             continue
@@ -128,7 +143,7 @@ def level_log_probabilities(tree, x, own, parents, sizes, y, first, log_p):
                     alpha = tree.concentration[level]
                     above = (tree.customers[cells[level]] + alpha * above) / (tree.node_customers[nodes[level]] + alpha)
                     q[level] = above
-                _shares(tree, depth, nodes, cells, q, shares)
+                _shares(tree, depth, nodes, cells, q, left_out.copies[row], shares)
                 above = 1.0 / tree.n_values
             is_left_out = y.size > 0 and y[row] == label
             is_missing = 1 < depth < n_levels and codes[depth - 2] >= sizes[depth - 2]
@@ -141,7 +156,7 @@ def level_log_probabilities(tree, x, own, parents, sizes, y, first, log_p):
                         n, t = tree.rows[cell], max(tree.customers[cell] - shares[level], 0.0)
                     total, tables = tree.node_rows[node], max(tree.node_customers[node] - shares[level], 0.0)
                     if is_left_out:
-                        n, total = n - 1.0, total - 1.0
+                        n, total = n - left_out.copies[row], total - left_out.copies[row]
                     read = (n + alpha * above) / (total + alpha)
                     above = (t + alpha * above) / (tables + alpha)
                 elif not is_missing:
@@ -243,7 +258,7 @@ def left_out_level_estimates(tree, node_parent, a, b, probability):
                 alpha = tree.concentration[level]
                 above = (tree.customers[cells[level]] + alpha * above) / (tree.node_customers[nodes[level]] + alpha)
                 q[level] = above
-            _shares(tree, n_levels, nodes, cells, q, shares)
+            _shares(tree, n_levels, nodes, cells, q, 1.0, shares)
             above = 1.0 / tree.n_values
             alone = read = above
             for level in range(n_levels):

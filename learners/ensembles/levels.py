@@ -8,6 +8,7 @@ from learners.classifiers.estimates.context_tree import Averaged, ContextTree, E
 from learners.classifiers.estimates.hdp import ROOT_CONCENTRATION, HDPParameters, hdp_map_solution
 from learners.counts.family_counts import Family
 from learners.ensembles.level_kernels import (
+    LeftOut,
     LevelTree,
     left_out_level_estimates,
     level_log_probabilities,
@@ -127,17 +128,24 @@ class Levels:
         n_children = np.diff(self.arrays.child_starts)
         return np.concatenate([[-1], np.repeat(np.arange(n_children.size), n_children)])
 
-    def log_probabilities(self, family: Family, rows: Chunk, log_p: Float32s, leave_out: bool) -> None:
+    def log_probabilities(
+        self, family: Family, rows: Chunk, log_p: Float32s, leave_out: bool, copies: Integers | None = None
+    ) -> None:
         """Fill `log_p` with log P(value | class, first j parents) of rows in views, for the tree's family with all its
         parents.
 
         Fills `log_p`, of any strides: (n_rows, k + 1, n_classes) float32. With `leave_out` each row, one that was
-        counted, is left out of its own class, and the array may be (n_rows, k + 1, 1) of that class.
+        counted, is left out of its own class, and the array may be (n_rows, k + 1, 1) of that class. `copies` (n_rows,)
+        int64: how many counted rows are left out with each row, itself included; by default it alone.
         """
         y = rows.y if leave_out and rows.y is not None else read_only_array(np.empty(0, rows.x.dtype))
+        n_left_out = np.ones(y.size) if copies is None else copies.astype(np.float64)
+        left_out = LeftOut(y, read_only_array(n_left_out))
         parents = np.array(family.parents, np.int64)
         first = np.full(1 << (2 * rows.n_rows).bit_length(), -1, np.int32)
-        level_log_probabilities(self.arrays, rows.x, family.attribute, parents, self.parent_sizes, y, first, log_p)
+        level_log_probabilities(
+            self.arrays, rows.x, family.attribute, parents, self.parent_sizes, left_out, first, log_p
+        )
 
     def weighted(self, a: float, b: float) -> Estimates:
         """Return the weighted log probabilities a log p_0 + b (log p - log p_0) in the form of estimates."""

@@ -151,18 +151,17 @@ def out_of_fold_scores(
     seed: int,
     threads: int,
     advance: Advance,
-    *,
-    are_copies: bool = False,
+    copies: Integers | None = None,
 ) -> Floats:
     """Compute out-of-fold scores, (n, n_classes) float64: the members' mean log scores of each row, learned from the
     other folds.
 
     Structures, counts and weights come from the other folds. Leaving a row out of the counts alone would be
-    optimistic, because parents and weights were chosen with it. `ks` and `seed` as in `draw_ensemble_members`, `are_copies` as of `random_folds`;
+    optimistic, because parents and weights were chosen with it. `ks` and `seed` as in `draw_ensemble_members`; `copies` as of `Levels`, if equal rows are copies;
     the result does not depend on the number of threads.
     """
     views, of_pairs = Views(schema), Views(schema, OF_PAIRS)
-    fold = random_folds(rows.x, N_FOLDS, seed, are_copies=are_copies)
+    fold = random_folds(rows.x, N_FOLDS, seed, are_copies=copies is not None)
     scores = np.zeros((rows.n_rows, schema.n_classes))
     for number in range(N_FOLDS):
         advance(number, N_FOLDS)
@@ -172,7 +171,9 @@ def out_of_fold_scores(
         members = draw_ensemble_members(pairs, views, ks, seed)
         families = FamilyCounts(views.schema, distinct_families(members))
         families.update(views.chunk(whole))
-        fitted = fit_ensemble_members(families, members, views.chunk(whole), threads)
+        # All copies of a row are in one fold, so that as many are left out with it here as in the table.
+        of_whole = None if copies is None else copies[fold != number]
+        fitted = fit_ensemble_members(families, members, views.chunk(whole), threads, copies=of_whole)
         tables = compile_ensemble_pool_tables(views.schema, families.class_counts, Pool(fitted.members, fitted.levels))
         held = views.chunk(rows.rows(fold == number))
         own = np.empty((held.n_rows, schema.n_classes))

@@ -73,6 +73,7 @@ class Training:
     def __post_init__(self) -> None:
         self.rows = self.drawn.rows
         self.row_weights = self.drawn.weights(self.families.counts.class_counts)
+        self.copies = self.drawn.copies if self.are_copies else None
 
     def large_model(
         self, name: str, parameters: Mapping[str, object], plain: Member, joints: Sequence[Member]
@@ -82,7 +83,7 @@ class Training:
         large: Large = yield Work(
             "weighting",
             lambda threads, advance: fit_large_table(
-                counts, self.members, plain, self.views, self.rows, threads, advance
+                counts, self.members, plain, self.views, self.rows, self.copies, threads, advance
             ),
             "networks",
         )
@@ -143,6 +144,8 @@ class Training:
             self.rows = self.rows.rows(order)
             if self.row_weights is not None:
                 self.row_weights = self.row_weights[order]
+            if self.copies is not None:
+                self.copies = self.copies[order]
             n_fitted = first.size
         by_views = self.views.chunk(self.rows)
         frugal = int(self.families.counts.n_rows) >= SMALL
@@ -158,6 +161,7 @@ class Training:
                 has_correction=self.choice.has_correction,
                 n_fitted=n_fitted if self._has_rare else None,
                 weights=weights,
+                copies=self.copies,
             ),
             "networks",
         )
@@ -173,19 +177,23 @@ class Training:
 
         def left_out(threads: int, which: slice) -> Floats:
             of_own = own[:n_kept, which].mean(axis=0)
-            return leave_one_out_log_scores(compiled.tables, class_counts, of_own, by_views.rows(which), threads)
+            copies = None if self.copies is None else self.copies[which]
+            return leave_one_out_log_scores(
+                compiled.tables, class_counts, of_own, by_views.rows(which), threads, copies
+            )
 
         if self._is_small:
             ks = self.ks[:n_kept]
             scores = yield Work(
                 "cross-fitting",
                 lambda threads, advance: out_of_fold_scores(
-                    self.schema, self.rows, ks, self.seed, threads, advance, are_copies=self.are_copies
+                    self.schema, self.rows, ks, self.seed, threads, advance, self.copies
                 ),
                 "folds",
             )
             assert self.rows.y is not None
-            rows = Rows(self.rows.y, leave_one_out_log_prior(class_counts, self.rows.y))
+            copies = 1 if self.copies is None else self.copies
+            rows = Rows(self.rows.y, leave_one_out_log_prior(class_counts, self.rows.y, copies))
         elif n_kept < n_fitted:
             scores = yield Work("weighting", lambda threads, _: left_out(threads, slice(rows.y.size)))
         temperature = fit_pool_temperature(scores, rows)

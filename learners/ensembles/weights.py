@@ -41,12 +41,15 @@ class Rows:
         return read_only_array(np.ones(self.y.size) if self.weights is None else self.weights)
 
 
-def leave_one_out_log_prior(class_counts: Integers, y: Codes) -> Floats:
-    """Return the log class shares without each row, smoothed by one row, (n, n_classes) float64."""
+def leave_one_out_log_prior(class_counts: Integers, y: Codes, copies: Integers | int = 1) -> Floats:
+    """Return the log class shares without each row and its copies, smoothed by one row, (n, n_classes) float64.
+
+    `copies` (n,) int64: how many rows of the table are left out with each row, itself included.
+    """
     n = np.asarray(class_counts, np.float64)
     share = 1.0 / n.size
     log_prior = np.tile(np.log((n + share) / n.sum()), (y.size, 1))
-    log_prior[np.arange(y.size), y] = np.log((n[y] - 1 + share) / n.sum())
+    log_prior[np.arange(y.size), y] = np.log((n[y] - copies + share) / n.sum())
     return log_prior
 
 

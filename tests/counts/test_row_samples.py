@@ -165,6 +165,18 @@ def test_every_row_of_a_rare_class_is_drawn_and_weighs_what_its_class_counts():
     assert weights.mean() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("counts", [(3_000, 3_000), (9_000, 40)])
+def test_drawn_rows_know_how_many_rows_equal_them(counts):
+    """Where all classes have enough rows, and where one gives more than its share."""
+    schema = strategies.schema_of((5, 4), 2)
+    chunk = rows_of_classes(schema, counts)
+    draw = laws.updated(DrawnRows(schema, 300, 50), [chunk]).draw_by_class(300)
+    assert draw.is_by_class == (counts[1] == 40)
+    of_rows = rows_of(chunk)
+    content = np.column_stack([draw.rows.x.T, draw.rows.y])
+    assert draw.copies.tolist() == [of_rows[tuple(row)] for row in content.tolist()]
+
+
 def test_a_class_gives_no_more_rows_than_its_bound():
     schema = strategies.schema_of((200, 200, 200), 2)
     draw = laws.updated(DrawnRows(schema, 300, 50), [rows_of_classes(schema, (100_000, 400))]).draw_by_class(300)

@@ -26,6 +26,7 @@ from learners.errors import Cancelled, InvalidParameter
 from learners.passes.engine import ignore_progress
 from learners.passes.learner import MemoryStore, Part, drive
 from learners.passes.memory import memory_limit
+from learners.passes.row_rules import apply_row_weight_rule
 from learners.registry.recipes import learner
 from tests import strategies
 from tests.support.ensembles import SIZES, member, same_arrays, table_of
@@ -217,6 +218,8 @@ def test_tables_that_leave_rows_out_say_what_the_trees_say(n_classes):
         found = found[np.arange(700), rows.y] - tables.log_prior[rows.y]
         assert found == pytest.approx(own, abs=tolerance)
         assert pool.levels, "the trees stay"
+        from_trees = large._own_scores_without_copies(pool, rows, np.ones(700, np.int64), 1)
+        assert from_trees == pytest.approx(own, abs=tolerance)
 
 
 @pytest.mark.parametrize("drawn", [None, 6_000])
@@ -230,6 +233,29 @@ def test_a_rare_class_keeps_its_share(drawn):
     model = drive(learner("auto", parameters, "class"), Source.of_table(table))
     p = model.predict_proba(encode(table.drop_columns(["class"]), model.schema))
     assert p[:, model.schema.classes.index("rare")].mean() == pytest.approx(20 / 8_000, rel=0.1)
+
+
+def test_a_rare_class_of_weighted_rows_keeps_its_share():
+    """Among the rows learned and among new ones: a row that is left out leaves no copies behind."""
+    n, n_rare = 20_000, 30
+    random = np.random.default_rng(5)
+
+    def rows_with_a_rare_class():
+        y = random.permutation(n) < n_rare
+        columns = {f"x{i}": random.normal(size=n) + (1 - i / 2) * y for i in range(3)}
+        columns |= {f"w{k}": np.char.add("v", random.integers(0, k, n).astype(str)) for k in (4, 12, 40)}
+        return pa.table(columns | {"class": np.where(y, "rare", "common")})
+
+    learned, new, weights = rows_with_a_rare_class(), rows_with_a_rare_class(), random.integers(1, 4, n)
+    overrides = {"times": {"weight": True}}
+    source = apply_row_weight_rule(Source.of_table(learned.append_column("times", pa.array(weights))), overrides)
+    made = learner("auto", {"members": 2, "effort": "low"}, "class", overrides=overrides)
+    model = drive(made, source, threads=2)
+    share = np.average(np.array(learned["class"]) == "rare", weights=weights)
+    for rows, own in ((learned, weights), (new, None)):
+        p = model.predict_proba(encode(rows.drop_columns(["class"]), model.schema))
+        mean = np.average(p[:, model.schema.classes.index("rare")], weights=own)
+        assert mean == pytest.approx(share, rel=0.15)
 
 
 def test_memory_decides_how_many_rows_are_drawn_and_is_kept():

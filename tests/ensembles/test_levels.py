@@ -146,3 +146,25 @@ def test_a_shorter_tree_is_the_same_tree_read_with_fewer_parents():
     levels.log_probabilities(family, chunk, whole, False)
     levels.cut(1).log_probabilities(Family(0, family.parents[:1]), chunk, short, False)
     assert np.array_equal(whole[:, :2], short)
+
+
+def test_a_row_is_left_out_with_its_copies():
+    """Close to learning without them, as for a row that stands alone."""
+    errors = []
+    for seed in range(3):
+        schema, alone, family, _ = counted(seed, [3, 3, 2], 2, 90)
+        copies = np.random.default_rng(seed).integers(1, 4, alone.n_rows)
+        counts = FamilyCounts(schema, [family])
+        counts.update(alone.rows(np.repeat(np.arange(alone.n_rows), copies)))
+        log_p = np.empty((alone.n_rows, 3, 2), np.float32)
+        levels_of(counts, 3).log_probabilities(family, alone, log_p, True, copies)
+        for row in range(0, alone.n_rows, 6):
+            rest = FamilyCounts(schema, [family])
+            others = np.arange(alone.n_rows) != row
+            rest.update(alone.rows(others).rows(np.repeat(np.arange(alone.n_rows - 1), copies[others])))
+            without = np.empty((1, 3, 2), np.float32)
+            levels_of(rest, 3).log_probabilities(family, alone.rows(slice(row, row + 1)), without, False)
+            label = int(alone.y[row])
+            errors.append(np.abs(log_p[row, :, label] - without[0, :, label]))
+    assert np.mean(errors) < 0.05
+    assert np.max(errors) < 0.5

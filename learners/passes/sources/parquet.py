@@ -26,6 +26,8 @@ from learners.passes.sources.source_files import (
 )
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
+# A readable footer of encrypted columns ends in a signature. Arrow ends the process where it is asked about such a column.
+_SIGNATURE_BYTES = 28
 _NO_KEYS = "is encrypted, which fewpass cannot read. Write it without encryption."
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 INDEX_BYTES = 4  # of a word in its dictionary
@@ -153,7 +155,7 @@ class ParquetContent:
                 page_checksum_verification=True,
             )
             rows = self._read(parquet, row_group, columns)
-            for batch in _without_keys(rows, file.path):
+            for batch in rows:
                 yield with_text_as_dictionaries(batch, self._plain_text) if self._plain_text else batch
 
     def _read(self, parquet: pq.ParquetFile, row_group: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
@@ -189,16 +191,6 @@ class ParquetContent:
         n_rows = self.metadata.row_group(row_group).num_rows
         is_short = n_rows <= BATCH_ROWS or n_rows * row_bytes <= len(names) * READER_BYTES
         return is_short and math.isfinite(row_bytes)
-
-
-def _without_keys(rows: Iterator[pa.RecordBatch], path: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows. Raises SourceError if columns are encrypted."""
-    try:
-        yield from rows
-    except OSError as error:
-        if "ecrypt" in str(error):
-            raise SourceError(path, _NO_KEYS) from error
-        raise
 
 
 def with_text_as_dictionaries(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
@@ -242,6 +234,8 @@ def read_parquet_footer(filesystem: pafs.FileSystem, path: str) -> SourceFile:
             is_dated = not is_local_filesystem(filesystem) and info.mtime_ns is not None
             content = "" if is_dated else sampled_sha256(stream, size - 8 - length)
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + struct.pack("<I4s", length, _MAGIC)))
+        if length - metadata.serialized_size == _SIGNATURE_BYTES:
+            raise SourceError(path, _NO_KEYS)
         metadata.schema.to_arrow_schema()
     except (OSError, ValueError, pa.ArrowException, UnicodeDecodeError) as error:  # names of columns may not be UTF-8
         if isinstance(error, SourceError):

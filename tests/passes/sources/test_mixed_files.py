@@ -13,7 +13,8 @@ import pytest
 
 from fewpass import NB
 from learners import Source
-from learners.errors import SchemaError, SourceError
+from learners.errors import SchemaError, SourceError, UnknownColumn
+from learners.passes.learner import infer_schema
 from learners.passes.sources.csv.types import declared_text_types
 
 WORDS = ["ab", "abc", None, "x"] * 30
@@ -96,14 +97,17 @@ class Keys(pe.KmsClient):
         return key
 
 
+@pytest.mark.parametrize("column", [pa.array([1, 2]), pa.array(["x", "y"])])
 @pytest.mark.parametrize("plaintext_footer", [False, True])
-def test_encrypted_parquet_is_called_so(tmp_path, plaintext_footer):
+def test_encrypted_parquet_is_called_so(tmp_path, plaintext_footer, column):
+    """Arrow ends the process where the encodings of an encrypted column are asked for."""
     config = pe.EncryptionConfiguration(footer_key="f", column_keys={"c": ["a"]}, plaintext_footer=plaintext_footer)
     factory = pe.CryptoFactory(Keys)
     properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), config)
     path = tmp_path / "t.parquet"
-    with pq.ParquetWriter(path, pa.schema([("a", pa.int64())]), encryption_properties=properties) as writer:
-        writer.write_table(pa.table({"a": [1, 2]}))
+    table = pa.table({"a": column})
+    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
     with pytest.raises(SourceError, match=r"is encrypted, which fewpass cannot read. Write it without encryption"):
         list(Source.open(path).batches())
 
@@ -160,3 +164,17 @@ def test_iso_dates_as_text_are_read_where_a_model_needs_times():
     texts.loc[4, "day"] = "soon"
     with pytest.raises(SchemaError, match=r"Column .day. holds .soon..*expects a time such as '2026-01-31T12:00'"):
         model.predict_proba(texts)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("'a','y'\n'u','p'\n'w','q'\n", r"""The quotes of "'y'" are part of the name: .* set columns=\{'\*': \{'quote': "'"\}\}"""),
+        ('"a", "y"\n"u", "p"\n"w", "q"\n', r"""The blanks or quotes of ' "y"' are part of the name: .* behind the delimiters"""),
+    ],
+)  # fmt: skip
+def test_a_target_whose_name_the_file_has_in_quotes_is_refused_with_the_remedy(tmp_path, text, remedy):
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(UnknownColumn, match=remedy):
+        infer_schema(Source.open(path), "y")
