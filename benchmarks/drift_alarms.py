@@ -56,8 +56,8 @@ def table_of(
     """Numbers and words that tell of the class, a number and a word that depend on others of them, and two that tell nothing.
 
     `customers` (n,) are those of the rows, which have their class and words from the customer, and half of what their numbers
-    vary; each row by itself is drawn as without. `n_values`: of a further column, the first some hundred times as frequent as
-    the last.
+    vary; each row by itself is drawn as without. `n_values`: of a further column, the first about two thousand times as frequent
+    as the last.
     """
     own = np.arange(n) if customers is None else customers
     n_drawn = int(own.max()) + 1
