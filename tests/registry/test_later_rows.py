@@ -167,6 +167,18 @@ def test_every_classifier_takes_the_part_that_comes_again(learner):
     assert parts_of(model_of(rush_hours, learner)) == {"when": "hour"}
 
 
+def test_each_of_two_columns_of_times_enters_by_its_own_part():
+    """Flights are late by the hour of departure, and by the hour at which they were booked, days before."""
+    random, n, day = np.random.default_rng(0), 12_000, 86_400
+    departs = np.sort(random.integers(0, 180 * day, n))
+    booked = departs - random.integers(0, 40 * day, n)
+    is_odd, is_evening = departs // 3600 % 24 >= 12, booked // 3600 % 24 >= 18
+    late = random.random(n) < np.where(is_odd, 0.8, 0.2) + np.where(is_evening, 0.15, -0.05)
+    times = {name: pa.array(own).cast(pa.timestamp("s")) for name, own in (("departs", departs), ("booked", booked))}
+    rows = pa.table(times | {"gate": random.choice(list("abc"), n), "late": np.where(late, "yes", "no")})
+    assert parts_of(learned(rows)) == {"departs": "hour", "booked": "hour"}
+
+
 def test_later_rows_are_predicted_better_by_it_and_it_is_said():
     rows = table(rush_hours)
     older, later = rows.slice(0, 4_800), rows.slice(4_800)
