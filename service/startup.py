@@ -5,12 +5,12 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 LOADED_OBJECTS = 1_000_000
 # Libraries, each with an optional one that it is loaded without. XGBoost needs scikit-learn for its own estimators only, which
@@ -155,6 +155,34 @@ class _LoadedWithout:
 
             loader.exec_module = run_without
         return spec
+
+
+class _Configured(NamedTuple):
+    """Import finder for a library that is configured as soon as it is loaded."""
+
+    name: str
+    configure: Callable[[Any], None]
+
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname) if fullname == self.name else None
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            run = loader.exec_module
+
+            def run_and_configure(module: ModuleType) -> None:
+                run(module)
+                self.configure(module)
+
+            loader.exec_module = run_and_configure
+        return spec
+
+
+def configure_once_imported(name: str, configure: Callable[[Any], None]) -> None:
+    """Configure a library, now or, if nothing has loaded it yet, when something does."""
+    if name in sys.modules:
+        configure(sys.modules[name])
+    elif (finder := _Configured(name, configure)) not in sys.meta_path:
+        sys.meta_path.insert(0, finder)
 
 
 class _LoadedWhenUsed:

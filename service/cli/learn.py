@@ -172,7 +172,7 @@ def train_command(
         settings = settings.model_copy(update={"cluster": cluster})
     with Workspace(settings) as here, terminal_progress_bar(not json_output) as report:
         version, passes = product.train_and_report_passes(here, request, report, print_warning)
-        schema = product.load_served_model(here, f"{version.name}@{version.version}").schema
+        schema = product.schema_of_version(version)
         newest = product.kept_back(version).newest_rows_line()
         by_name = product.find_version(here, version.name).version  # by the name alone: the champion, if there is one
     print_json_and_exit(version, json_output)

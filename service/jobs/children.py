@@ -21,8 +21,6 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from learners.errors import Cancelled, Surface, messages_for
 from learners.passes.memory import machine_memory_bytes
 from service.jobs.job_limits import (
@@ -364,6 +362,8 @@ class _Inbox:
             pickle.dumps(content)
         except Exception as error:
             if not is_expected_error(error):
+                import structlog  # 40 ms, which a command that starts no child need not spend
+
                 structlog.get_logger("jobs").exception("work failed")
             kind, content = "failed", pack_error(error)
         self._is_busy = False

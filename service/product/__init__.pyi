@@ -86,6 +86,7 @@ from .versions.export_import import import_version as import_version
 from .versions.export_import import write_export as write_export
 from .versions.fitted_models import import_network as import_network
 from .versions.provenance import kept_back as kept_back
+from .versions.provenance import schema_of_version as schema_of_version
 from .versions.registry import alias_history as alias_history
 from .versions.registry import alias_moves as alias_moves
 from .versions.registry import aliases_of as aliases_of

@@ -15,7 +15,6 @@ from service.jobs.steps import Report
 from service.requests.abandonment import check_still_asked
 from service.requests.problems import InvalidRequest, JobFailed, OutOfMemory, TooSlow
 from service.settings import Settings
-from service.telemetry import configure_logs
 from service.workspace import Workspace
 from storage.control.audit import Actor, acting_as, current_actor
 
@@ -69,6 +68,8 @@ def run_in_child_process(
 
 
 def _open(settings: Settings) -> Workspace:
+    from service.telemetry import configure_logs  # in the child only
+
     configure_logs(settings, "read")
     return Workspace(settings)
 

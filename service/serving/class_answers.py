@@ -1,4 +1,6 @@
-"""Answers of models with many classes: bounded in memory, optionally only the most probable classes of each row."""
+"""Answers of models as tables and JSON. Those with many classes are bounded in memory; optionally only the most probable classes
+of each row.
+"""
 
 from typing import Any, NamedTuple
 
@@ -16,6 +18,9 @@ ROWS_AT_A_TIME = 10_000  # of an answer in JSON: about a hundredth of a second
 MOST_CELLS = 1 << 21  # probabilities in one answer of a model with more than FEW_CLASSES classes
 
 
+Probabilities = np.ndarray[Any, np.dtype[np.float64]]
+
+
 class TopClasses(NamedTuple):
     """The most probable classes of each row in descending order; ties are in code order.
 
@@ -24,6 +29,25 @@ class TopClasses(NamedTuple):
 
     codes: Integers
     probabilities: Floats
+
+
+def predictions_batch(
+    classes: list[Value], probabilities: Probabilities, intervals: tuple[Probabilities, Probabilities] | None = None
+) -> pa.RecordBatch:
+    """Return the answer as a table: `prediction` (a dictionary of the classes), then `probability_<class>` (float64) of
+    each class.
+
+    `probabilities` is (n_rows, n_classes) float64, and so are the low and high `intervals`, if given, which become
+    `low_<class>` and `high_<class>`.
+    """
+    codes = pa.array(probabilities.argmax(axis=1).astype(np.int32))
+    prediction = pa.DictionaryArray.from_arrays(codes, pa.array(classes))
+    parts = {"probability": probabilities}
+    if intervals is not None:
+        parts |= {"low": intervals[0], "high": intervals[1]}
+    columns = [pa.array(np.ascontiguousarray(column)) for part in parts.values() for column in part.T]
+    names = [f"{part}_{name}" for part in parts for name in classes]
+    return pa.RecordBatch.from_arrays([prediction, *columns], names=["prediction", *names])
 
 
 def top_classes(probabilities: Floats, k: int) -> TopClasses:

@@ -9,10 +9,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import structlog
 
@@ -34,6 +32,7 @@ from learners.schema.schema import Value
 from service.requests.json_values import JSONMapping
 from service.requests.problems import InvalidRequest
 from service.requests.recorded import current_request
+from service.serving.class_answers import Probabilities
 from service.serving.compiled_networks import compiled_network, n_compiled_network_edges
 from service.serving.count_queue import Keys, Watch
 from service.serving.monitoring_counts import Observer
@@ -52,8 +51,6 @@ REHEARSED = (2, 40)  # rows: kernels have a way for few, and one for many
 # Edges of the circuit of a network that is compiled before a request asks for it, about 0.1 KB each; and of all such circuits:
 # a process that maps hundreds of models may never be asked queries.
 MOST_REHEARSED, MOST_KEPT = 200_000, 2_000_000
-
-Probabilities = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @contextlib.contextmanager
@@ -379,25 +376,6 @@ def map_model_version(version: ModelVersion, observer: Observer | None = None) -
 def shorten_model_name(name: str) -> str:
     """Shorten a name sent by a client for use in an error message."""
     return name if len(name) <= MOST_CHARACTERS else f"{name[:MOST_CHARACTERS]}…"
-
-
-def predictions_batch(
-    classes: list[Value], probabilities: Probabilities, intervals: tuple[Probabilities, Probabilities] | None = None
-) -> pa.RecordBatch:
-    """Return the answer as a table: `prediction` (a dictionary of the classes), then `probability_<class>` (float64) of
-    each class.
-
-    `probabilities` is (n_rows, n_classes) float64, and so are the low and high `intervals`, if given, which become
-    `low_<class>` and `high_<class>`.
-    """
-    codes = pa.array(probabilities.argmax(axis=1).astype(np.int32))
-    prediction = pa.DictionaryArray.from_arrays(codes, pa.array(classes))
-    parts = {"probability": probabilities}
-    if intervals is not None:
-        parts |= {"low": intervals[0], "high": intervals[1]}
-    columns = [pa.array(np.ascontiguousarray(column)) for part in parts.values() for column in part.T]
-    names = [f"{part}_{name}" for part in parts for name in classes]
-    return pa.RecordBatch.from_arrays([prediction, *columns], names=["prediction", *names])
 
 
 def warm_up_served_model(served: Served) -> None:

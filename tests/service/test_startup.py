@@ -80,3 +80,21 @@ def test_numba_reads_its_settings_where_there_are_any(is_there, tmp_path):
     environment = os.environ | {"PYTHONPATH": str(Path(startup.__file__).parents[1])}
     told = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=tmp_path, env=environment)
     assert told.split() == (["1", "True"] if is_there else ["None", "False"])
+
+
+CONFIGURED = """
+import sys
+from service.startup import configure_once_imported
+for _ in range(2):
+    configure_once_imported("colorsys", lambda module: setattr(module, "is_ours", True))
+before = "colorsys" in sys.modules
+import colorsys
+configure_once_imported("json", lambda module: setattr(module, "is_ours", True))
+import json
+print(before, colorsys.is_ours, json.is_ours)
+"""
+
+
+def test_a_library_is_configured_when_it_is_loaded_or_at_once():
+    told = subprocess.check_output([sys.executable, "-c", CONFIGURED], text=True)
+    assert told.split() == ["False", "True", "True"]

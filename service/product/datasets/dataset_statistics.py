@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import structlog
 
 from learners.passes.sources.lake.lake_tables import KnownSnapshot
 from learners.passes.sources.source import Source, SourceFile, file_identity
@@ -31,6 +30,12 @@ SNAPSHOT = "snapshot.json"  # of a lake table, that the last training counted
 _OF_DATA = (COLUMNS, CONTENTS, SNAPSHOT, f"{SCHEMAS}/*.json", f"{STATISTICS}/*.json")
 
 
+def _log_warning(words: str, **facts: str) -> None:
+    import structlog  # 30 ms, for what seldom happens
+
+    structlog.get_logger("jobs").warning(words, **facts)
+
+
 class ForgivingStore(StatisticStore):
     """Statistic store for training with at most `max_bytes`, oldest evicted first; lost tables are counted again and
     stop nothing.
@@ -38,14 +43,14 @@ class ForgivingStore(StatisticStore):
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
         super().__init__(directory)
-        self.max_bytes, self.log = max_bytes, structlog.get_logger("jobs")
+        self.max_bytes = max_bytes
 
     def get(self, key: str) -> pa.Table | None:
         """Return the stored table; a damaged one is discarded and counts as missing."""
         try:
             return super().get(key)
         except CorruptFile as error:
-            self.log.warning("a stored statistic is damaged and will be counted again", key=key, reason=str(error))
+            _log_warning("a stored statistic is damaged and will be counted again", key=key, reason=str(error))
             self.discard(key)
             return None
 
@@ -55,7 +60,7 @@ class ForgivingStore(StatisticStore):
             super().put(key, *values, **named)
             self.prune(self.max_bytes)
         except Unwritable as error:
-            self.log.warning("a statistic was not stored", key=key, reason=str(error))
+            _log_warning("a statistic was not stored", key=key, reason=str(error))
 
 
 class PassCheckpoint(CheckpointFile):
@@ -70,7 +75,7 @@ class PassCheckpoint(CheckpointFile):
         try:
             super().save(table, note)
         except Unwritable as error:
-            structlog.get_logger("jobs").warning("a pass left no checkpoint", reason=str(error))
+            _log_warning("a pass left no checkpoint", reason=str(error))
 
 
 class JobCheckpoints:

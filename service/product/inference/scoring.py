@@ -32,8 +32,14 @@ from service.jobs.steps import Report, ignore_report
 from service.product.outputs import Output, RowWriter, check_rows_output, ordered_thread_map, output_draft
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
-from service.serving.class_answers import check_class_columns, check_top_k, top_classes, top_classes_batch
-from service.serving.predictor import Probabilities, predictions_batch
+from service.serving.class_answers import (
+    Probabilities,
+    check_class_columns,
+    check_top_k,
+    predictions_batch,
+    top_classes,
+    top_classes_batch,
+)
 
 SLOW_ROWS = 2048  # that are explained, or get an interval, together
 Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]

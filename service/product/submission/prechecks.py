@@ -22,7 +22,6 @@ from service.product.datasets.data_sources import (
 from service.product.datasets.dataset_schema import check_dataset_columns
 from service.product.datasets.registration import get_dataset
 from service.product.forgetting.forgetting import check_forget_condition
-from service.product.promotion import checked_refresh_training
 from service.product.train_steps import training_target
 from service.product.versions.registry import find_version, load_served_model
 from service.requests.requests import (
@@ -45,7 +44,11 @@ def check_job_request(workspace: Workspace, request: AnyRequest, *, is_remote: b
 
     Raises OutsideRoots, NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence or SchemaError.
     """
-    named = checked_refresh_training(workspace, request) if isinstance(request, RefreshRequest) else request
+    named: AnyRequest = request
+    if isinstance(request, RefreshRequest):
+        from service.product.promotion import checked_refresh_training  # which loads what serves and monitors
+
+        named = checked_refresh_training(workspace, request)
     uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]
     uris += learner_parameter_files(getattr(named, "parameters", {}))
     if is_remote:

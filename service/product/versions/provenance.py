@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from learners.models.library_versions import installed_version
 from learners.registry.model_kinds import load_model
+from learners.schema import Schema
 from service.product.datasets.later_rows import KeptBack
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping, JSONObject
@@ -85,6 +86,11 @@ def last_trained_model(workspace: Workspace, name: str) -> object:
     with suppress(NotFound, CorruptFile):
         return load_model(*map_compiled(find_version(workspace, f"{name}@latest").arrow_path))
     return None
+
+
+def schema_of_version(version: ModelVersion) -> Schema:
+    """Return the schema of a version's model. Raises CorruptFile or NotFound."""
+    return load_model(*map_compiled(version.arrow_path)).schema
 
 
 def kept_back(version: ModelVersion) -> KeptBack:

@@ -14,6 +14,7 @@ from service import startup, terminal_output
 
 LEARNING = {"sklearn", "xgboost", "matplotlib", "dbos", "fastapi", "pyarrow.dataset", "pandas"}
 LEARNING |= {"scipy.special", "scipy.linalg", "yaml"}
+LOGGING = {"structlog", "prometheus_client", "service.serving.predictor"}
 LISTING = LEARNING | {"numba", "numpy", "pyarrow", "duckdb", "scipy", "structlog", "alembic"}
 LISTING |= {"psycopg", "distributed", "uvicorn", "httpx"}
 
@@ -42,7 +43,7 @@ def workspace(tmp_path_factory):
     table = pa.table({"size": rng.normal(y, 1.0), "class": np.array(["no", "yes"])[y]})
     pq.write_table(table, folder / "table.parquet")
     known = loaded(folder / "workspace", "train", folder / "table.parquet", "-n", "m", "-t", "class", "-l", "kdb")
-    assert not known & LEARNING
+    assert not known & (LEARNING | LOGGING)
     return folder
 
 
@@ -73,7 +74,7 @@ def test_no_command_loads_what_it_does_not_use(command, workspace):
 def test_forgetting_loads_no_queue_unless_a_proof_is_queued(workspace):
     learned = ("train", workspace / "table.parquet", "-n", "less", "-t", "class", "-l", "kdb", "--update")
     loaded(workspace / "workspace", *learned)
-    assert not loaded(workspace / "workspace", "forget", "less", "--where", "size > 2") & LEARNING
+    assert not loaded(workspace / "workspace", "forget", "less", "--where", "size > 2") & (LEARNING | LOGGING)
 
 
 def test_kernels_found_on_disk_need_nothing_that_only_compiling_needs(workspace):
@@ -81,6 +82,16 @@ def test_kernels_found_on_disk_need_nothing_that_only_compiling_needs(workspace)
     compiled, found = (loaded(workspace / "workspace", *command) for _ in range(2))
     assert not compiled & LEARNING
     assert "numba" in found and not found & {"numba.np.linalg", "numba.np.arraymath", "numba.np.arrayobj"}
+
+
+def test_the_first_line_of_a_log_goes_to_standard_error():
+    code = (
+        "import sys; from service.terminal_output import send_logs_to_stderr; send_logs_to_stderr(); "
+        "print('structlog' in sys.modules); import structlog; structlog.get_logger('jobs').warning('said')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+    assert "said" in done.stderr
 
 
 def test_garbage_is_looked_for_as_usual_once_a_command_works(monkeypatch):

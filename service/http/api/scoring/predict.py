@@ -36,19 +36,19 @@ from service.requests import problems
 from service.requests.json_values import JSONObject, whole_number_or_none
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.serving.class_answers import (
+    Probabilities,
     check_class_answer,
     check_class_columns,
     class_answer_json,
     encode_json_rows,
+    predictions_batch,
     top_classes,
     top_classes_batch,
 )
 from service.serving.predictor import (
     WAY_OUT,
     Predictor,
-    Probabilities,
     Served,
-    predictions_batch,
 )
 from service.settings import Settings
 from storage.control.api_keys_and_sessions import Role
