@@ -8,13 +8,9 @@ import sys
 from contextvars import ContextVar
 from typing import Any
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
 from service.settings import Settings
-
-# Without the values of local variables, which may be an API key or somebody's row.
-TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=30)
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 # The `traceparent` that a traced request passes on; https://www.w3.org/TR/trace-context/
@@ -67,8 +63,17 @@ MONITORED_ROWS = Counter("fewpass_monitor_rows", "Served rows that were counted.
 SAMPLED_OUT_ROWS = Counter("fewpass_monitor_sampled_out_rows", "Served rows that were not counted.", ["model"])
 
 
+def tracebacks_without_values() -> Any:
+    """Return what renders a traceback without the values of local variables, which may be an API key or somebody's row."""
+    import structlog
+
+    return structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=30)
+
+
 def configure_logs(settings: Settings, process: str) -> None:
     """Send every log line of this process, including those of libraries, to standard error in one format."""
+    import structlog  # a command that predicts counts rows, and logs nothing
+
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         _add_request_id,
@@ -77,7 +82,7 @@ def configure_logs(settings: Settings, process: str) -> None:
         structlog.processors.StackInfoRenderer(),
     ]
     finish: list[Any] = (
-        [structlog.processors.ExceptionRenderer(TRACEBACKS), structlog.processors.JSONRenderer()]
+        [structlog.processors.ExceptionRenderer(tracebacks_without_values()), structlog.processors.JSONRenderer()]
         if settings.log_format == "json"
         else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from service.telemetry import TRACEBACKS
+from service.telemetry import tracebacks_without_values
 
 ID = re.compile(r"[a-z0-9-]{1,64}")
 
@@ -28,7 +28,7 @@ class JobLogs(logging.Handler):
                 ],
                 processors=[
                     structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                    structlog.processors.ExceptionRenderer(TRACEBACKS),
+                    structlog.processors.ExceptionRenderer(tracebacks_without_values()),
                     structlog.processors.JSONRenderer(),
                 ],
             )

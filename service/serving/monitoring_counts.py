@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 
 import numpy as np
-import structlog
 
 from learners.kernels.arrays import Codes, Mask, Uint64s
 from learners.kernels.random import random_bits_array
@@ -67,6 +66,8 @@ class Observer:
         self.alive = Alive(self.root, self.process)
         self.watches: list[Watch] = []
         self.one_in = 1
+        import structlog  # by processes that serve only
+
         self.log = structlog.get_logger("monitor")
         self._stopping = threading.Event()
         self._working = threading.Lock()

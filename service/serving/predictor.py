@@ -9,10 +9,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import msgspec
 import pyarrow as pa
-import structlog
 
 from learners.answer_checks import check_answer_distributions
 from learners.errors import LearnerError, NoClass, names_with_suggestions
@@ -246,6 +246,12 @@ class Served:
             self.checked_columns.add(names)
 
 
+def _log() -> Any:
+    import structlog  # only what serves logs, and commands load this, too
+
+    return structlog.get_logger("predictor")
+
+
 class Predictor:
     """Mapped models of one serving process.
 
@@ -302,7 +308,7 @@ class Predictor:
                     swapped[reference] = self._map(model_versions.find_model_version(self.control, reference))
                 except NotFound:
                     swapped.pop(reference, None)
-                    structlog.get_logger("predictor").info("reference is gone", reference=reference)
+                    _log().info("reference is gone", reference=reference)
                 except CorruptFile as error:
                     damaged[reference] = str(error)
             self._complain(damaged)
@@ -316,9 +322,7 @@ class Predictor:
         for reference, reason in damaged.items() - self.damaged.items():  # once: it may last for hours
             before = self._served.get(reference)
             served = before and f"{before.name}@{before.version}"
-            structlog.get_logger("predictor").error(
-                "a version cannot be used", reference=reference, reason=reason, served=served
-            )
+            _log().error("a version cannot be used", reference=reference, reason=reason, served=served)
 
     def _map(self, version: ModelVersion) -> Served:
         key = (version.name, version.version, version.sha256)
