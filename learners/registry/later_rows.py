@@ -258,20 +258,16 @@ def _losses(
     y = np.asarray(newer[TARGET])
     if len(names) < 2:
         return _log_losses(np.bincount(older[TARGET], minlength=y.max() + 1) / len(older), y)
-    found = []
+    source, schema, chunks, found = Source.of_table(older.select(names)), None, list[Chunk](), []
     for name, recipe, parameters in NETWORKS:
-        model = drive(
-            Learner(name, recipe(TARGET, parameters, None, overrides), None),
-            Source.of_table(older.select(names)),
-            threads=threads,
-        )
-        columns = newer.select([name for name in names if name != TARGET])
-        p = [
-            model.predict_proba(encode(rows, model.schema, with_class=False)) for rows in columns.to_batches(BATCH_ROWS)
-        ]
-        known = np.array(model.schema.class_values(), np.int64)
+        model = drive(Learner(name, recipe(TARGET, parameters, schema, overrides), None), source, threads=threads)
+        if schema is None:  # that of all networks, as their parameters for it are the same
+            schema = model.schema
+            columns = newer.select([name for name in names if name != TARGET])
+            chunks = [encode(rows, schema, with_class=False) for rows in columns.to_batches(BATCH_ROWS)]
+        known = np.array(schema.class_values(), np.int64)
         by_class = np.zeros((y.size, 1 + max(int(y.max()), int(known.max()))))
-        by_class[:, known] = np.concatenate(p)
+        by_class[:, known] = np.concatenate([model.predict_proba(rows) for rows in chunks])
         found.append(_log_losses(by_class, y))
     return np.mean(found, axis=0)
 

@@ -14,7 +14,7 @@ from learners import ColumnWarning, Source
 from learners.errors import InvalidParameter
 from learners.passes.learner import MemoryStore, Part, drive
 from learners.registry import recipes
-from learners.registry.later_rows import GOES_ON
+from learners.registry.later_rows import GOES_ON, losses_of_later_rows
 from learners.schema import Kept, Schema
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.json_records import encode_json_columns, encode_json_records
@@ -62,6 +62,21 @@ def test_later_rows_are_predicted_better_for_it():
         return -np.log(model.predict_proba(later.drop_columns(["late"]))[np.arange(y.size), y]).mean()
 
     assert loss(chosen) < 0.9 * loss(kept)
+
+
+def test_the_losses_that_decide_are_those_of_networks_trained_alone():
+    rows = table(regimes).select(["a", "b", "late"])
+    y = rows["late"].combine_chunks().dictionary_encode().indices.to_numpy()
+    is_later = np.arange(N) >= N // 2
+    older = rows.set_column(2, "late", pa.array(y)).filter(pa.array(~is_later))
+    newer = rows.select(["a", "b"]).filter(pa.array(is_later)).combine_chunks().to_batches()[0]
+    found = []
+    for name, parameters in (("nb", {}), ("kdb", {"k": 1})):
+        model = drive(recipes.learner(name, parameters, "late"), Source.of_table(older), threads=1)
+        p = model.predict_proba(encode(newer, model.schema, with_class=False))
+        found.append(-np.log(p[np.arange(N // 2), y[is_later]]))
+    of_later, _ = losses_of_later_rows(rows, "late", {}, is_later, 1)
+    np.testing.assert_allclose(of_later, np.mean(found, axis=0), rtol=1e-6)
 
 
 def test_a_change_that_stays_is_learned():
