@@ -24,6 +24,10 @@ MAX_ROWS = 5000
 ROOM = 200_000
 # Distinct rows that are drawn of each class, whatever its share.
 OF_CLASS = 500
+# Rows a distinct row up to which rows hardly repeat, and how many times the mean a weight may be where they do.
+HARDLY_REPEAT, TIMES_THE_MEAN = 1.5, 2.0
+# Mean weight above which rows are the counts of a table that was grouped.
+GROUPED = 10
 
 
 class Sample(NamedTuple):
@@ -56,6 +60,23 @@ class Draw(NamedTuple):
         drawn = np.bincount(self.rows.y, minlength=class_counts.size)
         weights = (class_counts / np.maximum(drawn, 1))[self.rows.y]
         return np.asarray(weights * (weights.size / weights.sum()))
+
+    def without_coincidences(self, n_distinct: float, n_read: int, n_rows: int) -> Integers:
+        """Return `copies` of rows that count by weights, (n,) int64: those that are copies of one row, not equal by chance.
+
+        Where rows that are read hardly repeat, all that equal a row are its copies. Else a row has as many as it counts, which
+        is at most a few times the mean. Where rows count many times in the mean, they are taken for the counts of a table that was
+        grouped: each counts by itself.
+
+        `n_distinct`: distinct rows of the table.
+        `n_read`: its rows, each counted once.
+        `n_rows`: its rows by their weights.
+        """
+        if n_rows > GROUPED * n_read:
+            return np.ones_like(self.copies)
+        if n_read <= HARDLY_REPEAT * n_distinct:
+            return self.copies
+        return np.minimum(self.copies, int(np.ceil(TIMES_THE_MEAN * n_rows / n_read)))
 
 
 class DrawnRows(CodeStatistic):
@@ -170,6 +191,12 @@ class DrawnRows(CodeStatistic):
         self.n_rows -= other.n_rows
         self.limit = limit
         self._sample = left.at(left.counts > 0)
+
+    @property
+    def n_distinct_of_table(self) -> float:
+        """Number of distinct rows of the table, estimated from the largest hash of the sample if rows were crowded out."""
+        hashes = self.sample.hashes
+        return float(np.count_nonzero(hashes <= np.uint64(self.limit))) * ((EVERYTHING + 1) / (self.limit + 1))
 
     @property
     def is_sufficient(self) -> bool:

@@ -195,9 +195,11 @@ def _ensemble(
         families, sample = both.first, both.second
         draw = sample.draw_by_class(drawn)
     is_whole = sample.limit == EVERYTHING and draw.rows.n_rows == sample.n_rows
+    n_distinct = sample.n_distinct_of_table
     del sample
-    are_copies: bool = yield AreWeighted()
-    trained = Training(schema, views, members, ks, seed, families, draw, is_whole, choice, are_copies)
+    n_read: int = yield AreWeighted()
+    copies = draw.without_coincidences(n_distinct, n_read, families.counts.n_rows) if n_read else None
+    trained = Training(schema, views, members, ks, seed, families, draw, is_whole, choice, copies)
     decided = asdict(replace(parameters, memory=memory if plain else None))
     if plain:
         return (yield from trained.large_model(name, decided, plain[0], joints))

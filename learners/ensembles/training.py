@@ -39,7 +39,7 @@ from learners.ensembles.weights import (
     mean_probabilities,
     representative_rows,
 )
-from learners.kernels.arrays import Floats
+from learners.kernels.arrays import Floats, Integers
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.passes.memory import release_free_memory
@@ -68,12 +68,12 @@ class Training:
     drawn: Draw
     is_whole: bool  # whether all rows are among those that were drawn
     choice: Choice
-    are_copies: bool = False  # whether equal rows may be copies of one, by its weight
+    copies: Integers | None = None  # of the drawn rows, as of `Levels`, if rows count by weights
 
     def __post_init__(self) -> None:
         self.rows = self.drawn.rows
         self.row_weights = self.drawn.weights(self.families.counts.class_counts)
-        self.copies = self.drawn.copies if self.are_copies else None
+        self.are_copies = self.copies is not None
 
     def large_model(
         self, name: str, parameters: Mapping[str, object], plain: Member, joints: Sequence[Member]

@@ -65,7 +65,9 @@ class RowWork:
 
 @dataclass(frozen=True)
 class AreWeighted:
-    """Asks whether rows count by weights, so that equal rows may be copies of one; answered by a bool."""
+    """Asks whether rows count by weights, so that equal rows may be copies of one; answered by how many rows the sources have,
+    each counted once, or by 0 without weights.
+    """
 
 
 Request = Statistic | Work | RowWork | AreWeighted
@@ -182,7 +184,8 @@ class _Driver:
 
     def answer(self, request: Request) -> object:
         if isinstance(request, AreWeighted):
-            return any(part.source.weight is not None for part in self.parts)
+            is_weighted = any(part.source.weight is not None for part in self.parts)
+            return sum(part.source.n_rows for part in self.parts) if is_weighted else 0
         if isinstance(request, RowWork):
             self._begin_pass(request.is_announced)
             rows = Rows(request.schema, [part.source for part in self.parts], self.cluster, self.checkpoints)

@@ -177,6 +177,23 @@ def test_drawn_rows_know_how_many_rows_equal_them(counts):
     assert draw.copies.tolist() == [of_rows[tuple(row)] for row in content.tolist()]
 
 
+def test_rows_that_are_equal_by_chance_are_no_copies():
+    schema = strategies.schema_of((5, 4), 2)
+    draw = laws.updated(DrawnRows(schema, 300, 50), [rows_of_classes(schema, (3_000, 3_000))]).draw_by_class(300)
+    assert np.array_equal(draw.without_coincidences(40, 40, 300), draw.copies), (
+        "each row that is read is a distinct one"
+    )
+    assert set(draw.without_coincidences(40, 3_000, 6_000)) == {4}, "twice the mean weight"
+    assert set(draw.without_coincidences(40, 40, 6_000)) == {1}, "a table that was grouped"
+
+
+def test_the_distinct_rows_of_a_table_are_estimated():
+    schema = strategies.schema_of((200, 200, 200), 2)
+    few, many = (laws.updated(DrawnRows(schema, 300, 50), [rows_of_classes(schema, (n, n))]) for n in (50, 5_000))
+    assert few.n_distinct_of_table == 100
+    assert many.n_distinct_of_table == pytest.approx(10_000, rel=0.2)
+
+
 def test_a_class_gives_no_more_rows_than_its_bound():
     schema = strategies.schema_of((200, 200, 200), 2)
     draw = laws.updated(DrawnRows(schema, 300, 50), [rows_of_classes(schema, (100_000, 400))]).draw_by_class(300)

@@ -258,6 +258,28 @@ def test_a_rare_class_of_weighted_rows_keeps_its_share():
         assert mean == pytest.approx(share, rel=0.15)
 
 
+@pytest.mark.parametrize("is_grouped", [False, True])
+def test_rows_of_few_kinds_are_predicted_as_well_with_weights(is_grouped):
+    """Rows that are equal by chance, and a table with one row for each kind, stay where one is left out."""
+    random, n = np.random.default_rng(0), 6_000
+    x = random.integers(0, 4, (3, n))
+    share = np.where(x.sum(axis=0) % 2 == 0, 0.9, 0.1)
+    label = np.where(random.random(n) < share, "a", "b")
+    rows = pa.table({f"c{i}": np.char.add("v", own.astype(str)) for i, own in enumerate(x)} | {"class": label})
+    weighted = rows.append_column("times", pa.array(random.integers(1, 4, n)))
+    if is_grouped:
+        weighted = (
+            rows.group_by(rows.column_names)
+            .aggregate([([], "count_all")])
+            .rename_columns([*rows.column_names, "times"])
+        )
+    overrides = {"times": {"weight": True}}
+    made = learner("auto", {"members": 2, "effort": "low"}, "class", overrides=overrides)
+    model = drive(made, apply_row_weight_rule(Source.of_table(weighted), overrides))
+    p = model.predict_proba(encode(rows.drop_columns(["class"]), model.schema))[:, model.schema.classes.index("a")]
+    assert np.abs(p - share).mean() < 0.05
+
+
 def test_memory_decides_how_many_rows_are_drawn_and_is_kept():
     row = 8 * 2 + large.ROW_BYTES  # bounds of a row of up to seven columns
     bound = trained(memory=large.MEMORY_SHARE * 600 * row).facts
