@@ -15,7 +15,6 @@ from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift_findings import Limits
 from learners.monitoring.drift_report import drift_report
-from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.sources.source import Source
 from learners.schema import Schema
@@ -27,7 +26,7 @@ from service.product.inference import scoring
 from service.product.monitoring.windows import monitoring_window_report
 from service.product.train_steps import train_steps, training_target
 from service.product.versions.deletion import prune_model_versions
-from service.product.versions.evaluation_records import load_evaluation_counts
+from service.product.versions.evaluation_records import reference_of_training
 from service.product.versions.learned_rows import LearnedRows
 from service.product.versions.provenance import request_at_snapshot
 from service.product.versions.registry import aliases_of
@@ -394,7 +393,7 @@ def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: Mode
     try:
         watched = Watched(map_model_version(champion).model)
         whole = open_training_source(workspace, request.train, run, watched.schema)
-        reference = training_reference(watched, load_evaluation_counts(champion, watched))
+        reference = reference_of_training(workspace, champion, watched)
         if reference is None:
             return []
         for file in _files_to_look_at(whole, champion):

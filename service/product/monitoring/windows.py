@@ -13,7 +13,7 @@ from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift_findings import Limits, attribute_quality_rates, estimated_prediction_metrics
 from learners.monitoring.drift_report import drift_report
 from learners.monitoring.label_counts import LabelCounts, labels_to_compare
-from learners.monitoring.reference import Reference, served_reference, training_reference
+from learners.monitoring.reference import Reference, served_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.engine import collect
 from learners.registry.model_kinds import load_model
@@ -21,7 +21,7 @@ from service.jobs.steps import Report, ignore_report, progress_reporter
 from service.product.datasets.data_sources import open_data_source
 from service.product.inference.scoring import absent_column_warnings
 from service.product.monitoring.monitoring_choice import monitoring_mode
-from service.product.versions.evaluation_records import load_evaluation_counts
+from service.product.versions.evaluation_records import load_evaluation_counts, reference_of_training
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping, JSONObject, whole_number_or_none
 from service.requests.problems import InvalidRequest
@@ -38,6 +38,9 @@ FIRST_YEAR, LAST_YEAR = 1970, 9000
 NOTHING = "no rows were served in this window"
 SMALLEST = 5  # rows of a cell that is shown
 MOST_PREDICTED = 200_000
+NO_COUNTS = (
+    "A model of kind {!r} has no counts of training rows to compare with, or weighted ones and no rows kept back."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +99,10 @@ class Watching:
         """Return the reference that a window is compared with; InvalidRequest for an unknown name."""
         kind, _, more = against.partition(":")
         if kind == "training" and not more:
-            reference = training_reference(self.watched, self.scored())
+            reference = reference_of_training(self.workspace, self.version, self.watched)
             if reference is None:
                 raise InvalidRequest(
-                    f"A model of kind {self.watched.model.kind!r} has no training counts. Compare with against="
+                    f"{NO_COUNTS.format(self.watched.model.kind)} Compare with against="
                     "window:7d, same-hour:4w or version:N.",
                     field="against",
                 )
@@ -320,7 +323,7 @@ def file_drift_report(
     if not watched.names:
         raise InvalidRequest("The model uses no columns, so drift cannot be measured.")
     whole, warnings = _counts(workspace, watched, uris, report, columns)
-    known = _reference(workspace, watched, against, load_evaluation_counts(version, watched), report, columns)
+    known = _reference(workspace, version, watched, against, report, columns)
     labels = None
     try:
         own = _label_counts(workspace, watched, uris, columns)
@@ -356,17 +359,15 @@ def _label_counts(
 
 def _reference(
     workspace: Workspace,
+    version: ModelVersion,
     watched: Watched,
     against: Sequence[str],
-    scored: ServedCounts | None,
     report: Report,
     columns: JSONMapping | None = None,
 ) -> Reference:
     if against:
         return served_reference(", ".join(against), _counts(workspace, watched, against, report, columns)[0])
-    reference = training_reference(watched, scored)
+    reference = reference_of_training(workspace, version, watched)
     if reference is None:
-        raise InvalidRequest(
-            f"A model of kind {watched.model.kind!r} has no training counts to compare with. Name files of reference rows: --against FILES."
-        )
+        raise InvalidRequest(f"{NO_COUNTS.format(watched.model.kind)} Name files of reference rows: --against FILES.")
     return reference

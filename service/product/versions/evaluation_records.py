@@ -10,9 +10,12 @@ import pyarrow.parquet as pq
 from learners.evaluation.model_report import ModelReport
 from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
+from learners.monitoring.reference import Reference, served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.sources.source import Source
+from service.product.versions.provenance import was_weighted
 from service.requests.json_values import JSONMapping
+from service.workspace import Workspace
 from storage.files.atomic_files import write_file_atomically
 from storage.models.model_file import read_model_table
 from storage.models.model_versions import ModelVersion
@@ -47,6 +50,17 @@ def load_evaluation_counts(version: ModelVersion, watched: Watched) -> ServedCou
         return None
     counts = _table(version.duckdb_path, version.sha256, COUNTS)
     return None if counts is None else ServedCounts(watched).from_arrow(counts)
+
+
+def reference_of_training(workspace: Workspace, version: ModelVersion, watched: Watched) -> Reference | None:
+    """Return what served rows are compared with by default: the counts of training, or None if the version has none.
+
+    Weighted counts are no counts of rows, so rows kept back take their place.
+    """
+    scored = load_evaluation_counts(version, watched)
+    if not was_weighted(workspace, version):
+        return training_reference(watched, scored)
+    return None if scored is None or not scored.n_rows else served_reference("rows kept back", scored)
 
 
 def save_report(report: ModelReport | None, beside: Path) -> None:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from learners.models.library_versions import installed_version
+from learners.passes.row_rules import row_weight_rule
 from learners.registry.model_kinds import load_model
 from learners.schema import Schema
 from service.product.datasets.later_rows import KeptBack
@@ -18,6 +19,7 @@ from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.requests import TrainRequest
 from service.version import VERSION
 from service.workspace import Workspace
+from storage.datasets.dataset_definitions import get_dataset
 from storage.datasets.forgotten import forgotten_rule_sha256
 from storage.errors import CorruptFile, NotFound
 from storage.models.compiled import map_compiled
@@ -86,6 +88,16 @@ def last_trained_model(workspace: Workspace, name: str) -> object:
     with suppress(NotFound, CorruptFile):
         return load_model(*map_compiled(find_version(workspace, f"{name}@latest").arrow_path))
     return None
+
+
+def was_weighted(workspace: Workspace, version: ModelVersion) -> bool:
+    """Return True if a column or a class weighted the rows that a version was trained on."""
+    request = json.loads(stored_provenance(version).get("request") or "{}")
+    columns = dict(request.get("columns", {}))
+    if request.get("dataset") is not None:
+        with suppress(NotFound):
+            columns = dict(get_dataset(workspace.control, request["dataset"]).columns) | columns
+    return row_weight_rule(columns) is not None
 
 
 def schema_of_version(version: ModelVersion) -> Schema:

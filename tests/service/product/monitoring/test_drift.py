@@ -111,6 +111,23 @@ def test_the_training_file_itself_raises_no_alarm(end, tmp_path):
     assert any(alarm["kind"] == "out_of_range" for alarm in told["alarms"]), "the other infinity is new"
 
 
+def test_weighted_rows_are_not_taken_for_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    y = (rng.random(6000) < 0.05).astype(int)
+    rows = pa.table({"a": rng.normal(size=6000) + y, "b": rng.normal(size=6000), "y": np.array(["no", "yes"])[y]})
+    pq.write_table(rows.slice(0, 3000), tmp_path / "t.parquet")
+    pq.write_table(rows.slice(3000), tmp_path / "same.parquet")
+    same = [str(tmp_path / "same.parquet")]
+    weights = {"y": {"weight": {"yes": 10}}}
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        learned(workspace, tmp_path / "t.parquet", target="y", columns=weights)
+        found = product.file_drift_report(workspace, "m", same)
+        assert not found["is_drifting"] and found["causes"] == [] and found["reference"]["name"] == "rows kept back"
+        learned(workspace, tmp_path / "t.parquet", "all", target="y", columns=weights, holdout=0)
+        with pytest.raises(InvalidRequest, match="weighted ones and no rows kept back"):
+            product.file_drift_report(workspace, "all", same)
+
+
 def test_copied_columns_are_no_drift(tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 2000)
