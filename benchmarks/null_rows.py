@@ -1,16 +1,16 @@
 """Rows with nulls as they come, against complete rows of the same table and against 100 rounds of bare XGBoost over the same codes, one thread each.
 
+python -m benchmarks.null_rows --rows 20000 --write            # docs/results/null-rows.md
 python -m benchmarks.null_rows --rows 300000
-python -m benchmarks.null_rows --rest
-python -m benchmarks.null_rows --real ../shared/data/classification
-python -m benchmarks.null_rows --data orders.parquet --target late
+python -m benchmarks.null_rows --data orders.parquet --target late --no-rest
 
 XGBoost sees nominal codes as numbers (`--categories` for its own categories, which it answers four times slower), nulls as missing.
 
 The table has 40 columns, half of them with independent nulls of 1 to 30 % each, so that 19 of 20 rows have some, in
-thousands of patterns (`benchmarks.real_tables`). Rows are encoded beforehand; figures are of processor time. For one row alone,
-in process or over REST (`--rest`), each row counts with the median of its calls; the median and 99 % are over rows. REST is
-wall time at one connection. Summed tables are the entries for contexts that end at a missing parent.
+thousands of patterns (`benchmarks.real_tables`); `auto` also answers two real tables (`--real`). Rows are encoded beforehand;
+figures are of processor time. For one row alone, in process or over REST, each row counts with the median of its calls; the
+median and 99 % are over rows. REST is wall time at one connection. Summed tables are the entries for contexts that end at a
+missing parent.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xgboost
 
-from benchmarks.measuring import Figure, alternated, machine, median_figure, options, ratio_median_min_max, report
+from benchmarks.measuring import (
+    Figure,
+    alternated,
+    machine,
+    median_figure,
+    options,
+    peak_rss_bytes,
+    ratio_median_min_max,
+    report,
+)
 from benchmarks.real_tables import MANY_NULLS, TARGET, arrow_table
 from benchmarks.serving import serving
 from learners.classifiers.baselines.boosted import CodeTable, XGBoostParameters, xgboost_booster_parameters
@@ -46,13 +56,13 @@ from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
-from service import product
-from service.requests.requests import TrainRequest
+from service.product.versions.fitted_models import Fitted, publish_fitted_model
 from service.settings import Settings
 from service.workspace import Workspace
 
 LEARNERS = {"kdb": {"k": 2}, "skdb": {"k": 5}, "eskdb": {}, "auto": {}}
 WANTED = {"kdb": ("10", "50"), "skdb": ("8", "40"), "auto": ("1", "3")}
+PAGE = Path("docs/results/null-rows.md")
 AT_MOST = {"kdb": ("≤ 25", "5"), "auto": ("≤ 10", "4")}
 REAL = ("flights_nyc13", "diabetes130")
 ROWS, CALLS = 200, 5  # that are asked alone, and how often each
@@ -121,29 +131,16 @@ def summed_share(model: LookupModel) -> float:
     return summed / sum(array.nbytes for array in tables)
 
 
-def over_rest(
-    train: pa.Table, three: pa.Table, whole: pa.Table, target: str, learners: Sequence[str]
-) -> Iterator[Figure]:
+def over_rest(three: pa.Table, whole: pa.Table, target: str, models: Mapping[str, Model]) -> Iterator[Figure]:
     """One row alone over REST, as JSON: with three nulls, and complete."""
+    columns = tuple(three.drop_columns(target).column_names)
     with tempfile.TemporaryDirectory() as folder:
-        pq.write_table(train, f"{folder}/train.parquet")
-        with Workspace(Settings(workspace=Path(folder) / "workspace")) as workspace:
-            for name in learners:
-                parameters = LEARNERS.get(name, {})
-                request = TrainRequest(
-                    uris=[f"{folder}/train.parquet"],
-                    target=target,
-                    learner=name,
-                    parameters=parameters,
-                    model=name,
-                    holdout=0,
-                )
-                product.train_model_version(workspace, request)
-        with (
-            serving(Path(folder) / "workspace") as (_, port),
-            httpx.Client(base_url=f"http://127.0.0.1:{port}") as client,
-        ):
-            for name in learners:
+        with Workspace(Settings(workspace=Path(folder))) as workspace:
+            for name, model in models.items():
+                fitted = Fitted(model, name, LEARNERS.get(name, {}), columns)
+                publish_fitted_model(workspace, fitted, name, aliases=["champion"])
+        with serving(Path(folder)) as (_, port), httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+            for name in models:
 
                 def answer(body: bytes, path: str = f"/v1/models/{name}/predict") -> None:
                     client.post(path, content=body, headers={"content-type": "application/json"}).raise_for_status()
@@ -186,15 +183,16 @@ def tables_of(path: Path, rows: int, asked: int) -> tuple[pa.Table, pa.Table, pa
 
 def measured(
     tables: tuple[pa.Table, pa.Table, pa.Table], target: str, learners: Sequence[str], args: argparse.Namespace
-) -> tuple[list[Figure], dict[str, object]]:
-    """Figures and seconds of each learner on a table."""
+) -> tuple[list[Figure], dict[str, object], dict[str, Model]]:
+    """Figures, seconds and the model of each learner on a table."""
     train, asked, whole = tables
     source = Source.of_table(train)
     peer = bare_xgboost(train, target, args.categories)(asked)
     figures: list[Figure] = []
     facts: dict[str, object] = {}
+    models: dict[str, Model] = {}
     for name in learners:
-        model = drive(recipes.learner(name, LEARNERS.get(name, {}), target), source, threads=1)
+        model = models[name] = drive(recipes.learner(name, LEARNERS.get(name, {}), target), source, threads=1)
         rows = codes(asked, model)
         tasks: dict[str, Callable[[], object]] = {
             "nulls": partial(model.predict_proba, rows, threads=1),
@@ -225,19 +223,66 @@ def measured(
         shares = [summed_share(network) for network in networks_of(model) if isinstance(network._tables, LookupTables)]
         if shares:
             figures.append(median_figure(f"{name}: bytes of summed tables ÷ all of a network", shares, "≤ 1", ".3"))
-    return figures, facts
+    return figures, facts, models
+
+
+def three_nulls(table: pa.Table, target: str) -> pa.Table:
+    """The rows of a table that have three nulls beside the target."""
+    n_nulls = np.sum([column.is_null().to_numpy() for column in table.drop_columns(target).columns], axis=0)
+    return table.filter(n_nulls == 3)
+
+
+def all_figures(
+    name: str,
+    tables: tuple[pa.Table, pa.Table, pa.Table],
+    target: str,
+    learners: Sequence[str],
+    args: argparse.Namespace,
+) -> tuple[list[Figure], dict[str, object]]:
+    """Figures of a table, in process and over REST, under its name."""
+    figures, facts, models = measured(tables, target, learners, args)
+    _, asked, whole = tables
+    three = three_nulls(asked, target)
+    if args.rest and three.num_rows and whole.num_rows:
+        figures += over_rest(three, whole, target, models)
+    return [replace(one, what=f"{name}, {one.what}") for one in figures], facts
+
+
+def page(figures: Sequence[Figure], left_out: Sequence[str], args: argparse.Namespace) -> str:
+    """The page of results."""
+    used = machine()
+    versions = ", ".join(f"{module} {version}" for module, version in used["versions"].items())
+    lines = [
+        "# Rows with nulls",
+        "",
+        f"`python -m benchmarks.null_rows --rows {args.rows}{'' if args.rest else ' --no-rest'} --write` on {date.today()}: {args.rows:,} rows to learn from, {args.asked:,} asked,"
+        f" one thread each, {args.rounds} rounds in turn. {used['cores']} cores, Python {used['python']}, {versions}."
+        f" Peak memory of the process: {peak_rss_bytes() / 2**20:,.0f} MiB.",
+        "",
+        (__doc__ or "").split("\n\n", 2)[2].strip(),
+        "",
+        "| what | ratio | spread | wanted | aim | made of |",
+        "| --- | ---: | --- | --- | --- | --- |",
+    ]
+    for one in figures:
+        wanted = f"≥ {one.at_least}" if one.at_least[:1].isdigit() else one.at_least
+        spread = f"{one.low:.3g}–{one.high:.3g}"
+        lines.append(f"| {one.what} | {one.ratio:.3g} | {spread} | {wanted} | {one.aim} | {one.detail} |")
+    return "\n".join([*lines, "", *left_out]).rstrip() + "\n"
 
 
 def main() -> None:
-    parser = options(
-        __doc__, rows=60_000, asked=20_000, rounds=3, learners=["kdb", "skdb", "eskdb", "auto"], target=TARGET
-    )
+    parser = options(__doc__, rows=60_000, asked=20_000, rounds=3, learners=["kdb", "skdb", "auto"], target=TARGET)
     parser.add_argument("--data", type=Path, help="a Parquet file in place of the generated table")
     parser.add_argument(
-        "--real", type=Path, help=f"a folder with {' and '.join(REAL)} (.parquet): `auto` on these, too"
+        "--real",
+        type=Path,
+        default=Path("../shared/data/classification"),
+        help=f"the folder of {' and '.join(f'{name}.parquet' for name in REAL)}, by default %(default)s",
     )
-    parser.add_argument("--rest", action="store_true", help="one row over REST, too")
+    parser.add_argument("--rest", action=argparse.BooleanOptionalAction, default=True, help="one row over REST, too")
     parser.add_argument("--categories", action="store_true", help="XGBoost splits nominal columns as categories")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE}")
     args = parser.parse_args()
     if args.data is None:
         tables = (
@@ -247,19 +292,21 @@ def main() -> None:
         )
     else:
         tables = tables_of(args.data, args.rows, args.asked)
-    figures, facts = measured(tables, args.target, args.learners, args)
-    if args.rest:
-        train, asked, whole = tables
-        n_nulls = np.sum([column.is_null().to_numpy() for column in asked.drop_columns(args.target).columns], axis=0)
-        figures += over_rest(train, asked.filter(n_nulls == 3), whole, args.target, args.learners)
-    for name in REAL if args.real else ():
+    name = "generated" if args.data is None else args.data.stem
+    facts: dict[str, object] = {}
+    figures, facts[name] = all_figures(name, tables, args.target, args.learners, args)
+    left_out = []
+    for name in REAL:
         path = args.real / f"{name}.parquet"
         if not path.is_file():
-            print(f"{name} is left out: there is no {path}.")
+            left_out.append(f"{name} is left out: there is no {path}.")
             continue
-        of_table, facts[name] = measured(tables_of(path, args.rows, args.asked), "class", ["auto"], args)
-        figures += [replace(one, what=f"{name}, {one.what}") for one in of_table]
+        of_table, facts[name] = all_figures(name, tables_of(path, args.rows, args.asked), "class", ["auto"], args)
+        figures += of_table
+    print("\n".join(left_out))
     report("Rows with nulls", figures, machine() | {"seconds": facts}, args.json)
+    if args.write:
+        PAGE.write_text(page(figures, left_out, args))
 
 
 if __name__ == "__main__":
