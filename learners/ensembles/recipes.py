@@ -83,7 +83,7 @@ class AutoParameters(ESKDBParameters):
     effort : "low", "normal" or "high"
         How much to learn: "low" networks only, "normal" boosted trees that correct them, too, "high" two to three times as many, of more leaves.
     correction : "drawn" or "none"
-        "drawn" corrects the networks by trees over drawn rows; "none" leaves them out, as effort "low" does.
+        Whether trees correct the networks: "drawn" trains them on drawn rows, "none" leaves them out, as effort "low" does.
     passes : int or None
         Passes over the data at most, the schema's included; at least 2.
     seconds : float or None

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ import anyio
 import anyio.to_thread
 import structlog
 from fastapi import FastAPI
+from pydantic.warnings import UnsupportedFieldAttributeWarning
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -54,6 +56,8 @@ from storage.monitoring.monitoring_files import MonitoringFiles
 ANSWER_S = 10.0
 OPENING = 8  # data sets that are opened at once for requests: a store that hangs holds these threads, and no others
 Answer = TypeVar("Answer")
+# FastAPI builds schemas of annotations that have an alias or a default, and ignores this itself, but not for bodies, which are built later.
+warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
 
 
 class Application(FastAPI):

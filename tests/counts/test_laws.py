@@ -153,6 +153,7 @@ def test_every_statistic_of_the_library_is_under_these_laws():
     tested = {type(OF_CHUNKS[name](schema, [strategies.chunk_of(0, schema, 9)])) for name in OF_CHUNKS}
     tested |= {
         ColumnSummaries,
+        LabelCounts,
         FewerSummaries,  # which a schema is built of, and no row is added to
         ExpectedCounts,
         ExpectedMoments,

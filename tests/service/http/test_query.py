@@ -118,7 +118,7 @@ def test_a_number_of_thousands_of_digits_is_named(site, path, body, code, field)
     in_doubles = site.client.post(f"/v1/models/weather/{path}", content=body % ("9" * 400), headers=JSON)
     assert in_doubles.status_code == 200, in_doubles.text
     with pytest.raises(typer.BadParameter, match="'humidity' has too many digits"):
-        query_command("weather", "marginal", given=["humidity=" + "9" * 5000])
+        query_command("weather", "marginal", given=["humidity=" + "9" * 5000], workspace=site.workspace)
 
 
 def test_the_answers_of_a_request_are_no_more_than_a_server_can_carry(site, circuit):

@@ -25,7 +25,7 @@ def test_the_picture_has_real_text_and_escapes_names():
     texts = [each.text for each in root.iter(f"{SVG}text")]
     assert {"class", "a"} <= set(texts) and all(len(text or "") <= 28 for text in texts)
     titles = [each.text or "" for each in root.iter(f"{SVG}title")]
-    assert any("→ <script>" in title and "saves 0.25 of log loss a row" in title for title in titles)
+    assert any("→ <script>" in title and "saves 0.25 of log loss per row" in title for title in titles)
     assert "2 columns, 1 edge." in (root.findtext(f"{SVG}desc") or "") and not list(root.iter(f"{SVG}script"))
     assert [link.get("href") for link in root.iter(f"{SVG}a")] == ["/x?False", "/x?True", "/x?False"]
     assert root.find(f"{SVG}style") is not None
