@@ -13,11 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
 import numba
 from numba.core import event, types
-from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
-from numba.core.compiler import CompileResult, compile_result
+from numba.core.compiler import CompileResult
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
@@ -47,64 +45,6 @@ class _CollectorPause(event.Listener):
 
 
 event.register("numba:compile", _CollectorPause())
-
-
-class LoadedLibrary(JITCodeLibrary):
-    """Machine code of a kernel from disk.
-
-    Its bitcode is parsed only if another kernel is compiled that calls this one: parsing takes as long as all else of a load.
-    `defined` are the names that the code defines.
-    """
-
-    _shared_module: Any  # the parsed bitcode
-
-    def __init__(self, codegen: JITCPUCodegen, name: str, code: bytes, bitcode: bytes, defined: frozenset[str]) -> None:
-        super().__init__(codegen, name)
-        self._bitcode = bitcode
-        self.enable_object_caching()
-        self._set_compiled_object(code)
-        self._finalize_final_module()
-        codegen._engine._defined_symbols |= defined
-
-    def _get_module_for_linking(self) -> Any:
-        if self._shared_module is None:
-            self._shared_module = llvm.parse_bitcode(self._bitcode)
-        return self._shared_module
-
-
-def _reduced(compiled: CompileResult) -> tuple[frozenset[str], tuple[Any, ...]]:
-    """Return what `_rebuilt` makes compiled code of: the names that it defines, and numba's own picklable parts."""
-    *parts, environments = compiled._reduce()
-    module = compiled.library._get_module_for_linking()
-    named = [each for each in (*module.functions, *module.global_variables) if not each.is_declaration]
-    # Code reads nothing but constants of an environment; one without would import its module, such as numba.np.arrayobj.
-    return frozenset(each.name for each in named), (*parts, [each for each in environments if each.consts])
-
-
-def _rebuilt(target_context: Any, defined: frozenset[str], reduced: tuple[Any, ...]) -> CompileResult:
-    """Return compiled code, as `CompileResult._rebuild` does, with its library as a `LoadedLibrary`."""
-    library_parts, descriptor, environment, signature, is_object_mode, lifted, _, to_run, environments = reduced
-    for function in to_run:
-        function()
-    name, _, (code, bitcode) = library_parts
-    library = LoadedLibrary(target_context.codegen(), name, code, bitcode, defined)
-    entry = target_context.get_executable(library, descriptor, environment)
-    for each in environments:
-        library.codegen.set_env(each.env_name, each)
-    return compile_result(
-        target_context=target_context,
-        typing_context=target_context.typing_context,
-        library=library,
-        environment=environment,
-        entry_point=entry,
-        fndesc=descriptor,
-        type_annotation="",
-        signature=signature,
-        objectmode=is_object_mode,
-        lifted=lifted,
-        reload_init=to_run,
-        referenced_envs=environments,
-    )
 
 
 class KernelCache:
@@ -150,8 +90,8 @@ class KernelCache:
         if not is_trusted_cache_folder(path.parent) or hashlib.sha256(content).digest() != stored[:SUM_BYTES]:
             return None
         try:
-            stored_key, defined, reduced = pickle.loads(content)
-            return _rebuilt(target_context, defined, reduced) if stored_key == key else None
+            stored_key, data = pickle.loads(content)
+            return CompileResult._rebuild(target_context, *data) if stored_key == key else None
         except (ImportError, AttributeError):  # a release with other modules has compiled it
             return None
 
@@ -167,7 +107,7 @@ class KernelCache:
             if not is_trusted_cache_folder(path.parent):
                 return
             # Without its listing of types, which is written for nobody.
-            content = dumps((key, *_reduced(data._replace(type_annotation=""))))
+            content = dumps((key, data._replace(type_annotation="")._reduce()))
             draft.write_bytes(hashlib.sha256(content).digest() + content)
             draft.replace(path)
             delete_outdated_kernels(path.parent, self._prefix, self.current)

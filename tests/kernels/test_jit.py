@@ -178,17 +178,6 @@ def test_compilation_is_noticed_once_and_what_is_compiled_already_is_not():
     assert told == [1]
 
 
-@pytest.mark.usefixtures("cache")
-def test_bitcode_from_disk_is_parsed_once_a_kernel_is_compiled_that_needs_it():
-    assert not n_found(1)
-    form = kernel(tripled)
-    assert form(1) == 3
-    (library,) = (found.library for found in form.overloads.values())
-    assert library._shared_module is None
-    assert kernel(lambda x: form(x) - 1)(3) == 8
-    assert library._shared_module is not None
-
-
 def spaces(n):
     if n > 9:
         raise ValueError("more than nine")
