@@ -139,10 +139,10 @@ def test_a_weight_of_a_value_that_no_row_has_is_told(column, values, word, warni
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             estimator.fit(rows, "class")
-        told = [str(entry.message) for entry in caught if "weight counts" in str(entry.message)]
-        assert len(told) == (warning is not None)
+        warned = [str(entry.message) for entry in caught if "weight counts" in str(entry.message)]
+        assert len(warned) == (warning is not None)
         if warning is not None:
-            assert re.search(warning, told[0])
+            assert re.search(warning, warned[0])
 
 
 def test_a_boolean_class_is_weighted_by_the_words_of_python_and_of_json():

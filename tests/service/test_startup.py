@@ -24,8 +24,8 @@ print(len(gc.get_objects(0)) < 200, gc.get_freeze_count() >= before, bool(gc.get
 
 @pytest.mark.parametrize("is_frozen", [False, True])
 def test_young_objects_become_old_and_frozen_ones_stay_frozen(is_frozen):
-    told = subprocess.check_output([sys.executable, "-c", STEPS.format(is_frozen=is_frozen)], text=True).split()
-    assert told == [str(not is_frozen), "True", str(is_frozen)]
+    printed = subprocess.check_output([sys.executable, "-c", STEPS.format(is_frozen=is_frozen)], text=True).split()
+    assert printed == [str(not is_frozen), "True", str(is_frozen)]
     assert gc.isenabled()
 
 
@@ -78,8 +78,8 @@ def test_numba_reads_its_settings_where_there_are_any(is_there, tmp_path):
         (tmp_path / ".numba_config.yaml").write_text("boundscheck: 1\n")
     code = "from service import startup; startup.skip_unused_imports(); import sys, numba; print(numba.config.BOUNDSCHECK, 'yaml' in sys.modules)"
     environment = os.environ | {"PYTHONPATH": str(Path(startup.__file__).parents[1])}
-    told = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=tmp_path, env=environment)
-    assert told.split() == (["1", "True"] if is_there else ["None", "False"])
+    printed = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=tmp_path, env=environment)
+    assert printed.split() == (["1", "True"] if is_there else ["None", "False"])
 
 
 CONFIGURED = """
@@ -96,5 +96,5 @@ print(before, colorsys.is_ours, json.is_ours)
 
 
 def test_a_library_is_configured_when_it_is_loaded_or_at_once():
-    told = subprocess.check_output([sys.executable, "-c", CONFIGURED], text=True)
-    assert told.split() == ["False", "True", "True"]
+    printed = subprocess.check_output([sys.executable, "-c", CONFIGURED], text=True)
+    assert printed.split() == ["False", "True", "True"]

@@ -161,7 +161,7 @@ FIRST_STEP, LAST_STEP = 0.5, 0.02
 WITHOUT_GAIN, PATIENCE, GAIN = 0.1, 3, 2e-4
 
 
-# Of likelihoods alone.
+# Computed from likelihoods alone.
 NO_SHARES = np.empty(0, np.float32)
 NO_COUNTS = TreeCounts(NO_SHARES, np.empty((0, 0, 0), np.float32), np.empty((0, 0), np.float32))
 

@@ -84,24 +84,24 @@ def test_a_class_that_training_did_not_see_counts_as_wrong(folder):
     file, where = folder / "other.csv", ("--columns", OTHER, "-w", folder / "w")
     found = json.loads(run("evaluate", "m", file, "--json", *where))
     assert found["n_unknown_class_rows"] == 60 and found["zero_one_loss"] >= 0.1
-    told = run("evaluate", "m", file, *where)
-    assert "60 of them of classes not seen in training" in told
+    printed = run("evaluate", "m", file, *where)
+    assert "60 of them of classes not seen in training" in printed
     both = json.loads(run("evaluate", "m@1", "m", file, "--json", *where))
     assert [each["n_unknown_class_rows"] for each in both["models"]] == [60, 60]
 
 
 def test_training_tells_the_share_of_the_largest_class(folder):
     (folder / "rare.csv").write_text("a,y\n" + "".join(f"{'uv'[k % 2]},{'q' if k % 10 else 'p'}\n" for k in range(500)))
-    told = run("train", folder / "rare.csv", "-t", "y", "-n", "rare", "-l", "nb", "-w", folder / "w")
-    assert "(largest class 9" in told or "(largest class 8" in told
+    printed = run("train", folder / "rare.csv", "-t", "y", "-n", "rare", "-l", "nb", "-w", folder / "w")
+    assert "(largest class 9" in printed or "(largest class 8" in printed
 
 
 def test_a_target_of_many_whole_numbers_looks_like_regression(folder):
     draw = random.Random(1)
     rows = "".join(f"{draw.choice('uv')},{draw.randrange(90)}\n" for _ in range(900))
     (folder / "numbers.csv").write_text("a,y\n" + rows)
-    told = run("train", folder / "numbers.csv", "-t", "y", "-n", "numbers", "-l", "nb", "-w", folder / "w")
-    assert "'y' holds 90 different whole numbers, which looks like regression" in " ".join(told.split())
+    printed = run("train", folder / "numbers.csv", "-t", "y", "-n", "numbers", "-l", "nb", "-w", folder / "w")
+    assert "'y' holds 90 different whole numbers, which looks like regression" in " ".join(printed.split())
 
 
 def test_a_target_of_few_whole_numbers_looks_like_regression_if_its_neighbours_are_alike(folder):
@@ -120,8 +120,8 @@ def test_a_target_of_few_whole_numbers_looks_like_regression_if_its_neighbours_a
 def test_few_rows_are_too_few_to_drift_in_words_json_and_exit_code(folder):
     (folder / "two.csv").write_text("a,b,y\nw,99,p\nw,98,q\n")
     asked = ("drift", "m", folder / "two.csv", "--check", "-w", folder / "w")
-    told = run(*asked)
-    assert "2 rows are too few: a test needs 20" in told and "no drift" not in told
+    printed = run(*asked)
+    assert "2 rows are too few: a test needs 20" in printed and "no drift" not in printed
     assert json.loads(run(*asked, "--json"))["is_drifting"] is None
 
 
@@ -132,8 +132,8 @@ def test_compare_takes_a_glob_as_one_table_csv_and_columns(folder):
     for part in (0, 1):
         (tables / f"part{part}.csv").write_text("\n".join([lines[0], *lines[1 + part :: 2]]) + "\n")
     asked = ("-t", "y", "-l", "nb", "-r", "1", "--columns", OTHER)
-    told = run("compare", tables / "*.csv", *asked)
-    assert "means over 1 data set" in told and "trials" not in told
+    printed = run("compare", tables / "*.csv", *asked)
+    assert "means over 1 data set" in printed and "trials" not in printed
     assert "means over 2 data sets" in run("compare", tables, *asked)
     assert "--columns" in run("compare", tables, *asked[:-1], "[]", code=2)
 
@@ -147,8 +147,8 @@ def test_outputs_follow_the_umask(folder):
 
 
 def test_keys_that_a_server_on_loopback_does_not_ask_for_are_told_when_they_are_made(folder):
-    told = run("keys", "create", "ana", "--role", "predict", "-w", folder / "w")
-    assert "does not require keys" in told and "FEWPASS_REQUIRE_KEYS=true" in told
+    printed = run("keys", "create", "ana", "--role", "predict", "-w", folder / "w")
+    assert "does not require keys" in printed and "FEWPASS_REQUIRE_KEYS=true" in printed
 
 
 def test_a_large_model_goes_to_sql_with_its_table_in_parquet_beside_the_script(folder, monkeypatch):
@@ -207,7 +207,7 @@ def test_a_missing_mark_of_all_columns_is_kept_for_the_class(folder):
     """Said of `*`, it was forgotten: such rows counted as rows of an unknown class."""
     said = json.dumps({"*": {"missing": ["?"]}, "y": {"null_class": "drop"}})
     place = ("-w", folder / "w")
-    told = run(
+    printed = run(
         "train",
         folder / "t.csv",
         "-t",
@@ -222,7 +222,7 @@ def test_a_missing_mark_of_all_columns_is_kept_for_the_class(folder):
         folder / "t.csv",
         *place,
     )
-    assert "570 rows of test data" in told and "not seen" not in told
+    assert "570 rows of test data" in printed and "not seen" not in printed
     assert "570 rows measured" in run("evaluate", "marked", folder / "t.csv", *place)
 
 

@@ -36,7 +36,7 @@ def run(*arguments, code=0):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A folder of files, with a workspace of two versions of a model."""
-    folder = tmp_path_factory.mktemp("told")
+    folder = tmp_path_factory.mktemp("verdicts")
     pq.write_table(weather(600, 1), folder / "a.parquet")
     pq.write_table(weather(400, 2), folder / "test.parquet")
     with Workspace(Settings(workspace=folder / "workspace")) as workspace:
@@ -59,15 +59,15 @@ def test_a_structure_without_edges_is_told_in_words(trained, monkeypatch):
 def test_train_ends_with_a_sentence_and_what_comes_next(trained):
     where = trained / "workspace"
     asked = ["train", trained / "a.parquet", "-t", "class", "-n", "other", "-l", "nb", "--update", "-w", where]
-    told = run(*asked)
-    assert "(largest class " in told
-    told = " ".join(told.split())  # lines of 80 columns
-    assert "right " in told and "log loss" in told and "(class shares " in told and "rows kept back" in told
-    assert f"next: fewpass query other --of class -w {where} · fewpass serve -w {where}" in told
-    assert "zero_one_loss" not in told and "read all 600 rows: no stored counts fit" in told
+    printed = run(*asked)
+    assert "(largest class " in printed
+    printed = " ".join(printed.split())  # lines of 80 columns
+    assert "right " in printed and "log loss" in printed and "(class shares " in printed and "rows kept back" in printed
+    assert f"next: fewpass query other --of class -w {where} · fewpass serve -w {where}" in printed
+    assert "zero_one_loss" not in printed and "read all 600 rows: no stored counts fit" in printed
     pq.write_table(weather(100, 3), trained / "b.parquet")
-    told = run(*asked[:2], trained / "b.parquet", *asked[2:])
-    assert "read 100 new rows; 600 came from stored counts" in told
+    printed = run(*asked[:2], trained / "b.parquet", *asked[2:])
+    assert "read 100 new rows; 600 came from stored counts" in printed
 
 
 def test_two_versions_side_by_side(trained):
@@ -134,8 +134,8 @@ def test_an_interrupted_training_says_so(trained, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(product, "train_and_report_passes", interrupted, raising=False)
-    told = run("train", trained / "a.parquet", "-t", "class", "-n", "x", "-w", trained / "workspace", code=130)
-    assert "Interrupted. No version was added" in told
+    printed = run("train", trained / "a.parquet", "-t", "class", "-n", "x", "-w", trained / "workspace", code=130)
+    assert "Interrupted. No version was added" in printed
 
 
 def test_a_port_in_use_is_one_sentence():

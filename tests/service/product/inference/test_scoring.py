@@ -54,9 +54,9 @@ def test_rows_come_in_their_order(threads, path, model, tmp_path):
 
 @pytest.mark.parametrize("how", [{}, {"interval": 0.9}, {"is_explained": True}])
 def test_slow_answers_report_their_rows_more_often(how, path, model, tmp_path):
-    told = []
-    score_files(model, Source.open(path), tmp_path / "out.parquet", threads=2, report=told.append, **how)
-    done = [each["rows_done"] for each in told]
+    reported = []
+    score_files(model, Source.open(path), tmp_path / "out.parquet", threads=2, report=reported.append, **how)
+    done = [each["rows_done"] for each in reported]
     assert done == sorted(set(done)) and done[-1] == N_ROWS
     assert not how or max(np.diff([0, *done])) <= SLOW_ROWS
 

@@ -53,10 +53,10 @@ def test_the_command_tells_causes_and_may_fail_by_them(workspace):
     drift = ["drift", "towns", str(folder / "unit.parquet")]
     found = json.loads(fewpass(*drift, "--json", **where).stdout)
     assert found["causes"][0]["kind"] == "out_of_range" and np.isfinite(found["drift_nats"])
-    told = fewpass(*drift, **where).stdout
-    assert "1. size has numbers outside the range of training" in " ".join(told.split())
-    assert "out of range +" in told and "points" in told and "_" not in told.replace(str(folder), "")
-    assert fewpass(*drift, "--check", **where, code=3).stdout == told
+    printed = fewpass(*drift, **where).stdout
+    assert "1. size has numbers outside the range of training" in " ".join(printed.split())
+    assert "out of range +" in printed and "points" in printed and "_" not in printed.replace(str(folder), "")
+    assert fewpass(*drift, "--check", **where, code=3).stdout == printed
     assert "no drift" in fewpass("drift", "towns", str(folder / "same.parquet"), "--check", **where).stdout
 
 
@@ -83,8 +83,8 @@ def test_the_classes_of_a_file_are_compared_and_say_so_everywhere(workspace):
         and share > before
     )
     where = {"workspace": opened.settings.workspace}
-    told = fewpass("drift", "towns", flipped, "--check", **where, code=3).stdout
-    assert cause["words"] in " ".join(told.split())
+    printed = fewpass("drift", "towns", flipped, "--check", **where, code=3).stdout
+    assert cause["words"] in " ".join(printed.split())
     bare = str(folder / "bare.parquet")
     pq.write_table(pq.read_table(flipped).drop_columns(["class"]), bare)
     assert not product.file_drift_report(opened, "towns", [bare])["is_drifting"], "the columns are as in training"
@@ -107,8 +107,8 @@ def test_the_training_file_itself_raises_no_alarm(end, tmp_path):
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         learned(workspace, tmp_path / "t.parquet", target="y", holdout=0)
         assert not product.file_drift_report(workspace, "m", [str(tmp_path / "t.parquet")])["is_drifting"]
-        told = product.file_drift_report(workspace, "m", [str(tmp_path / "other.parquet")])
-    assert any(alarm["kind"] == "out_of_range" for alarm in told["alarms"]), "the other infinity is new"
+        found = product.file_drift_report(workspace, "m", [str(tmp_path / "other.parquet")])
+    assert any(alarm["kind"] == "out_of_range" for alarm in found["alarms"]), "the other infinity is new"
 
 
 def test_weighted_rows_are_not_taken_for_rows(tmp_path):
