@@ -101,7 +101,7 @@ class BodyRoute(APIRoute):
         async def handle_body(request: Request) -> Response:
             is_json = is_json_content_type(request.headers.get("content-type"))
             if field is not None and is_json and len(body := await request.body()) > UNCOUNTED:
-                with contextlib.suppress(json.JSONDecodeError):  # FastAPI finds it, too, and says so
+                with contextlib.suppress(ValueError):  # no JSON, no UTF-8, or too many digits: FastAPI finds it, too
                     request._json = await anyio.to_thread.run_sync(_checked_body, field, body)
             return await handle(request)
 

@@ -182,6 +182,17 @@ def test_a_binary_tensor_is_read_as_far_as_its_rows_go():
     assert taken[1] < 3_000_000, "a copy of the bytes, and no list of two million numbers"
 
 
+@pytest.mark.parametrize("size", [10, 100_000])
+@pytest.mark.parametrize(
+    "wrong", [b'{"model": "\xff', b'{"seed": 9', b'{"seed": '], ids=["not UTF-8", "digits", "not JSON"]
+)
+def test_a_large_body_that_cannot_be_read_is_refused_as_a_small_one(large, wrong, size):
+    filling = b" " if wrong.endswith(b" ") else wrong[-1:]
+    end = b'"}' if b"model" in wrong else b"}"
+    answer = large.post("/v1/jobs", content=wrong + filling * size + end, headers=JSON)
+    assert answer.status_code in (400, 422), answer.text
+
+
 def test_a_large_body_is_checked_on_a_thread_and_a_small_one_on_the_loop(large, monkeypatch):
     """By the name of the thread in which the shape of the request looks at its members; it is of the loop where FastAPI does."""
     threads, is_deeper = [], first_findings.is_nested_deeper
