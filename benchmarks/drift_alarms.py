@@ -1,11 +1,11 @@
-"""False alarms of drift in windows in which nothing drifts, and planted faults that are found, cell by cell.
+"""False drift alarms in windows without drift, and the share of planted faults that are detected.
 
 python -m benchmarks.drift_alarms                       # 200 windows a cell; the tables of docs/results/drift.md
 python -m benchmarks.drift_alarms --windows 50 --rows 20 200
 python -m benchmarks.drift_alarms --labels 1            # files that hold the class column
 
-A window is drawn as training was. An alarm that rows repeat, where rows do repeat, is true and not counted. Rows of customers are
-each drawn as training was, but depend on one another, which no test can see in them; in brackets, how many of their alarms say so.
+Windows are drawn from the training distribution. If rows repeat, an alarm that says so is correct and not counted. Rows of customers
+follow the training distribution one by one but depend on each other, which no test can detect; brackets count their alarms that say so.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def table_of(
     customers: np.ndarray | None = None,
     n_values: int = 0,
 ) -> pa.Table:
-    """Numbers and words that tell of the class, a number and a word that depend on others of them, and two that tell nothing.
+    """Draw a table: numbers and words that depend on the class, a number and a word that depend on others, and two independent of all.
 
     `customers` (n,) are those of the rows, which have their class and words from the customer, and half of what their numbers
     vary; each row by itself is drawn as without. `n_values`: of a further column, the first about two thousand times as frequent

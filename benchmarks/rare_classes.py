@@ -31,15 +31,15 @@ MOST_WEIGHT = 3  # of a row, where rows are weighted
 CASES = ((300_000, 30), (300_000, 492), (40_000, 40))
 N_LARGE_SAMPLE = 300_000
 NOTE = (
-    "Trees of `xgboost` learn the few rare rows by heart: they have their share among the rows learned, and less elsewhere. "
-    "It is the baseline and stays as XGBoost makes it: bare XGBoost 3.2 gives .31 and .66 on the first two cases (seed 0). "
-    "*Weighted*: each row counts one to three times, by a column, and shares are those of the weighted rows; a row of weight 3 counts as "
-    "three equal rows, bit for bit, so 30 weighted rows pass for 60 that agree. Do not weight the rows of so small a class."
+    "Trees of `xgboost` overfit the few rare rows: the mean probability is right among the rows learned and too small elsewhere. "
+    "`xgboost` is the baseline and stays as XGBoost makes it; XGBoost 3.2 itself gives .31 and .66 in the first two cases (seed 0). "
+    "*Weighted*: a column gives each row a weight of one to three, and shares are those of the weighted rows. A row of weight 3 counts as "
+    "three equal rows, bit for bit, so 30 weighted rows look like 60 that agree. Do not weight the rows of so small a class."
 )
 
 
 def table(n: int, n_rare: int, random: np.random.Generator) -> pa.Table:
-    """Six columns of which three tell the class a little; exactly so many rows are rare."""
+    """Draw six columns, three of them weakly related to the class, with exactly `n_rare` rare rows."""
     y = np.zeros(n, np.int64)
     y[random.permutation(n)[:n_rare]] = 1
     numbers = random.normal(size=(3, n)) + np.array([1.0, 0.5, 0.0])[:, np.newaxis] * y

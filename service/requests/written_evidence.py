@@ -9,12 +9,12 @@ from typing import Any
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 
-# The first of these in a text divides it. "in" stands before a brace only, so that it may be a word of a column's name.
+# A text is split at the first match. "in" is an operator only before a brace, because column names may contain the word.
 OPERATOR = re.compile(r"!=|=|\s+not\s+in\s*(?={)|\s+in\s*(?={)")
 QUOTED = r'"(?:[^"\\]|\\.)*"'
 MEMBER = re.compile(rf"\s*({QUOTED}|(?!\s*\")[^,]*)\s*(?:,|$)")
 WEIGHT = re.compile(rf"\s*({QUOTED}|.+?)\s*=\s*([^,=\s]+)\s*(?:,|$)")
-# An end of a range begins as numbers, times and durations do; other text with two dots is a value.
+# The ends of a range start like numbers, times or durations; any other text with two dots is a value.
 END = r"[-+]?(?:\.?\d|P\w)[\w\s.:+-]*?"
 RANGE = re.compile(rf"({END})?\.\.({END})?")
 
@@ -25,8 +25,8 @@ IsValue = Callable[[str, str], bool]
 def parse_written_evidence(texts: list[str], is_value: IsValue = lambda name, text: False) -> JSONObject:
     """Parse evidence texts into JSON; InvalidRequest for a malformed text and for a repeated column.
 
-    `is_value` says whether a text is a value of a text column, given the column's name: such a text stays as it is, though it may
-    look like JSON, as `null`, `NaN` and `1.50` do.
+    `is_value(name, text)` says whether the text is a value of that text column. Such a text is kept even if it looks like JSON,
+    as `null`, `NaN` and `1.50` do.
     """
     evidence: JSONObject = {}
     for text in texts:
@@ -89,7 +89,7 @@ def parse_scalar_value(text: str, name: str = "") -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
-    except ValueError as error:  # of reading a whole number
+    except ValueError as error:  # raised for an integer of too many digits
         what = repr(name) if name else f"{text[:20]}…"
         raise InvalidRequest(f"{what} has too many digits: write it with an exponent, as 1e300.") from error
 
@@ -105,7 +105,7 @@ def _known(text: str, name: str, operator: str, value: str, is_value: IsValue) -
     if operator == "!=" and not value.startswith("{"):
         return {"none_of": [value if is_value(name, value) else parse_scalar_value(value, name)]}
     if not value.endswith("}"):
-        raise InvalidRequest(f"{text!r} has a set without an end: write it as {{a,b}}.")
+        raise InvalidRequest(f"{text!r} has a set that does not end with a brace: write it as {{a,b}}.")
     members = _members(value[1:-1], name, is_value)
     return members if operator == "in" else {"none_of": members}
 
@@ -116,7 +116,7 @@ def _members(text: str, name: str, is_value: IsValue) -> list[Any]:
     while at < len(text):
         member = MEMBER.match(text, at)
         if member is None:
-            raise InvalidRequest(f"{text!r} is no list of values: put quotes around values with commas.")
+            raise InvalidRequest(f"{text!r} is not a list of values: quote values that contain commas.")
         own = member[1].strip()
         members.append(own if is_value(name, own) else parse_scalar_value(own))
         at = member.end()

@@ -70,8 +70,8 @@ def test_weights_of_values(text, name, weights):
     [
         (parse_written_evidence, ["age"], "'age' is not column=value"),
         (parse_written_evidence, ["age=1", "age=2"], "'age' is given twice"),
-        (parse_written_evidence, ["job in {A,B"], "has a set without an end"),
-        (parse_written_evidence, ['job in {"A" B}'], "is no list of values"),
+        (parse_written_evidence, ["job in {A,B"], "has a set that does not end"),
+        (parse_written_evidence, ['job in {"A" B}'], "is not a list of values"),
         (parse_evidence_weights, ["x"], "'x' is not column: value=weight"),
         (parse_evidence_weights, ["x: a"], "'x: a' is not column: value=weight"),
         (parse_evidence_weights, ["x: a=.8,b"], "is not column: value=weight"),
