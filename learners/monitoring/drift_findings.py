@@ -102,7 +102,11 @@ def run_drift_tests(
     repeats = repeats._replace(inflation=alike * repeats.inflation)
     findings = _quality(window, reference, repeats)
     findings += [_of("repeats", None, sure, "points")] if window.n_rows else []
-    mix = estimated_class_shares(window, reference) if labels is None else smoothed_shares(labels.window[:-1])
+    mix: Floats | None = None
+    if labels is None:
+        mix = estimated_class_shares(window, reference)
+    elif labels.window[:-1].any() and labels.reference[:-1].any():  # else all classes are unknown on one side
+        mix = smoothed_shares(labels.window[:-1])
     notes: dict[str, object] = {
         "repeats_per_row": copies,
         "inflation": repeats.inflation,
@@ -121,13 +125,14 @@ def run_drift_tests(
         else:
             of_mix["is_counted"] = True
             compared = counted_class_share_test(labels.window[:-1], labels.reference[:-1], mix, before, repeats)
-            rates = ((int(each[-1]), int(each.sum())) for each in labels)
-            unknown = g_test_rates(*next(rates), *next(rates), repeats)
-            findings.append(_of("unseen", window.watched.schema.target, unknown, "points"))
         if compared.nats >= limits.nats and explained >= 0.5:
             of_mix["is_cause"] = True
         notes["class_mix"] = of_mix
         findings.append(_of("class_mix", None, compared, "nats"))
+    if labels is not None:
+        rates = ((int(each[-1]), int(each.sum())) for each in labels)
+        unknown = g_test_rates(*next(rates), *next(rates), repeats)
+        findings.append(_of("unseen", window.watched.schema.target, unknown, "points"))
     findings += families + _of_predictions(window, reference, repeats)
     q = two_sample_tests.benjamini_hochberg_q_values([one.p_value for one in findings])
     least = {"nats": limits.nats, "points": limits.points}

@@ -15,9 +15,11 @@ from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift_findings import Limits
 from learners.monitoring.drift_report import drift_report
+from learners.monitoring.label_counts import LabelCounts, labels_to_compare
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.sources.source import Source
 from learners.schema import Schema
+from learners.schema.schema import MASSES, Attribute
 from service.jobs.steps import Run, Steps
 from service.product.datasets.later_rows import KeptBack
 from service.product.datasets.registration import get_dataset
@@ -53,14 +55,15 @@ BROKEN = ("absent", "missing", "unseen", "out_of_range", "swapped", "clipped")
 
 
 class Measured(NamedTuple):
-    """Evaluation of a version on the deciding rows: its metrics or why they are missing, and the losses of the class
-    shares alone.
+    """Evaluation of a version on the deciding rows: its metrics or why they are missing, the losses of the class shares
+    alone, and its schema.
     """
 
     version: int
     metrics: JSONObject | None
     problem: str = ""
     of_class_shares: Mapping[str, float] = {}
+    schema: Schema = Schema((), None, ())  # empty if it could not be loaded
 
 
 class Verdict(NamedTuple):
@@ -162,8 +165,10 @@ def promotion_verdict(rule: PromotionRule, challenger: Measured, champion: Measu
     The reason says how many rows have a class that a version does not know.
     """
     verdict = _verdict(rule, challenger, champion)
-    measured = [challenger] if champion is None or champion.version == challenger.version else [challenger, champion]
-    return verdict._replace(reason=verdict.reason + "".join(map(_unknown_class_words, measured)))
+    if champion is None or champion.version == challenger.version:
+        return verdict._replace(reason=verdict.reason + _unknown_class_words(challenger))
+    words = (*map(_unknown_class_words, (challenger, champion)), _other_intervals_words(challenger, champion))
+    return verdict._replace(reason=verdict.reason + "".join(words))
 
 
 def _unknown_class_words(measured: Measured) -> str:
@@ -191,11 +196,11 @@ def _verdict(rule: PromotionRule, challenger: Measured, champion: Measured | Non
     n_rows = challenger.metrics["n_test_rows"]
     if n_rows < rule.min_rows:
         return Verdict(False, f"{keeps}: {n_rows} rows are fewer than the required {rule.min_rows}")
+    if (why := _why_incomparable(challenger, champion)) is not None:
+        return Verdict(False, f"{keeps}: the two cannot be compared by {rule.metric}, because {why}")
     new, old = _loss(challenger.metrics, rule.metric), _loss(champion.metrics, rule.metric)
-    if new is None or old is None or ("ece" in challenger.metrics) != ("ece" in champion.metrics):
-        return Verdict(
-            False, f"{keeps}: the two cannot be compared by {rule.metric}, because only one predicts a class"
-        )
+    if new is None or old is None:
+        return Verdict(False, f"{keeps}: the two cannot be compared by {rule.metric}, which one of them lacks")
     margin = f" less {rule.margin:g}" if rule.margin > 0 else f" plus {-rule.margin:g}" if rule.margin < 0 else ""
     compared = f"{rule.metric} {new:.6g} against {old:.6g}{margin}, on {n_rows} rows"
     # Written so that a NaN never wins.
@@ -212,13 +217,43 @@ def _verdict(rule: PromotionRule, challenger: Measured, champion: Measured | Non
     return Verdict(True, f"version {challenger.version} replaces {champion.version} as {rule.alias}: {compared}")
 
 
+def _why_incomparable(challenger: Measured, champion: Measured) -> str | None:
+    """Return why the losses of two versions are not of the same answers; None if they are."""
+    new, old = challenger.schema, champion.schema
+    if new.target != old.target:
+        return " and ".join(
+            f"version {one.version} predicts {one.schema.target or 'no class'}" for one in (challenger, champion)
+        )
+    if new.target is None and (others := set(new.columns) ^ set(old.columns)):
+        return f"only one has {', '.join(sorted(others))}, and the likelihood of a row falls with each column"
+    return None
+
+
+def _other_intervals_words(challenger: Measured, champion: Measured) -> str:
+    """Name the columns that two versions without a class divide into different intervals; empty without any."""
+    if challenger.schema.target is not None or challenger.metrics is None or champion.metrics is None:
+        return ""
+    before = {attribute.name: _events(attribute) for attribute in champion.schema.attributes}
+    others = [one.name for one in challenger.schema.attributes if before.get(one.name, _events(one)) != _events(one)]
+    if not others:
+        return ""
+    return f"; {', '.join(others)} differ in their intervals, which changes the log likelihood, too: --cuts kept keeps them"
+
+
+def _events(attribute: Attribute) -> tuple[object, ...]:
+    """Return what a model of the joint distribution gives a probability to: intervals, values or a density."""
+    if attribute.distribution is not None:
+        return (attribute.distribution in MASSES,)
+    return (attribute.cuts, attribute.part)
+
+
 def _below_floor(rule: PromotionRule, challenger: Measured) -> str | None:
     """Return why a version cannot be promoted whatever the champion is; None if it can."""
     its = f"version {challenger.version}"
     if challenger.metrics is None:
         return f"{its} could not be measured ({challenger.problem})"
     loss = _loss(challenger.metrics, rule.metric)
-    if loss is None:  # it predicts no class, and the champion does
+    if loss is None:  # it predicts no class, and has log loss alone
         return None
     if math.isnan(loss):
         return f"{its} has no {rule.metric}"
@@ -245,7 +280,7 @@ def _measured(workspace: Workspace, name: str, number: int, read: Read, run: Run
         model = _mapped(workspace, name, number)
         measured = scoring.measure_model(model, read(model.schema), run.report)
         shown = {f"{name}_of_class_shares": loss for name, loss in measured.floor.items()}
-        return Measured(number, measured.metrics | shown, of_class_shares=measured.floor)
+        return Measured(number, measured.metrics | shown, of_class_shares=measured.floor, schema=model.schema)
     except (LearnerError, NotFound, CorruptFile) as error:  # a new class, a lost column, no rows, a damaged file
         return Measured(number, None, str(error))
 
@@ -399,10 +434,15 @@ def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: Mode
         for file in _files_to_look_at(whole, champion):
             path = whole.files[file].path
             counts = ServedCounts(watched, present=whole.arrow_schema.names)
-            for batch in whole.only({file}).thinned(MOST_ROWS).batches(counts.columns):
+            classes = LabelCounts(watched.schema) if watched.schema.target in whole.arrow_schema.names else None
+            columns = [*counts.columns, *([] if classes is None else classes.columns)]
+            for batch in whole.only({file}).thinned(MOST_ROWS).batches(columns):
                 counts.update(batch)
+                if classes is not None:
+                    classes.update(batch)
             if counts.n_rows:
-                report: JSONObject = drift_report(counts, reference, limits)
+                labels = None if classes is None else labels_to_compare(classes, None, reference)
+                report: JSONObject = drift_report(counts, reference, limits, labels)
                 _check_not_broken(report, path, champion)
                 changes += [cause["words"] for cause in report["causes"]]
     except (CorruptFile, NotFound):  # of the champion: what is trained now may well be its repair
@@ -425,7 +465,7 @@ def _files_to_look_at(source: Source, champion: ModelVersion) -> list[int]:
 
 
 def _check_not_broken(report: JSONMapping, path: str, champion: ModelVersion) -> None:
-    broken = [cause["words"] for cause in report["causes"] if cause["kind"] in BROKEN]
+    broken = [cause["words"] for cause in report["causes"] if cause["kind"] in BROKEN and cause["effect"] > 0]
     if broken:
         raise Quarantined(
             f"{path} differs so much from what {champion.name}@{champion.version} learned that nothing was trained: "

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners.schema import Attribute, Schema
 from service import product
 from service.product.promotion import Measured, Quarantined, promotion_verdict
 from service.product.submission.prechecks import check_job_request
@@ -22,9 +23,11 @@ from tests.support.passes import write
 from tests.support.product import request_of
 
 
-def joint(version, log_likelihood, n_impossible=0):
+def joint(version, log_likelihood, n_impossible=0, cuts=(0.0,), columns="ab"):
     """A version without classes that was measured."""
-    return Measured(version, {"log_likelihood": log_likelihood, "n_impossible": n_impossible, "n_test_rows": 500})
+    schema = Schema(tuple(Attribute(name, "numeric", cuts=cuts) for name in columns), None, ("",))
+    found = {"log_likelihood": log_likelihood, "n_impossible": n_impossible, "n_test_rows": 500}
+    return Measured(version, found, schema=schema)
 
 
 def test_versions_without_a_class_are_compared_by_likelihood(workspace, folder):
@@ -52,12 +55,29 @@ def test_a_row_that_is_impossible_costs_more_than_any_other():
     assert is_promoted(joint(2, -30.0), None) and not is_promoted(joint(2, -30.0), None, max_loss=20.0)
 
 
-def test_a_version_without_a_class_is_not_compared_with_one_that_has_it():
-    classes = Measured(1, {"log_loss": 9.0, "rmse": 0.5, "ece": 0.1, "n_test_rows": 500})
-    for challenger, champion in ((joint(2, -3.0), classes), (classes._replace(version=2), joint(1, -30.0))):
-        told = promotion_verdict(PromotionRule(), challenger, champion)
-        assert not told.is_promoted
-        assert "version 1 stays champion: the two cannot be compared by log_loss" in told.reason
+def test_versions_that_predict_different_columns_are_not_compared():
+    found = {"log_loss": 9.0, "rmse": 0.5, "ece": 0.1, "n_test_rows": 500}
+    y, z = (Measured(1, found, schema=Schema((), target, ("no", "yes"))) for target in "yz")
+    better = joint(2, -3.0)
+    for challenger, champion, words in (
+        (better, y, "version 2 predicts no class and version 1 predicts y"),
+        (y._replace(version=2), joint(1, -30.0), "version 2 predicts y and version 1 predicts no class"),
+        (y._replace(version=2, metrics=found | {"log_loss": 0.1}), z, "version 2 predicts y and version 1 predicts z"),
+    ):
+        verdict = promotion_verdict(PromotionRule(beats_prior=False), challenger, champion)
+        assert not verdict.is_promoted
+        assert f"version 1 stays champion: the two cannot be compared by log_loss, because {words}" in verdict.reason
+
+
+def test_likelihoods_are_compared_over_the_same_columns_only():
+    """A row of fewer columns is more probable, however bad the model is."""
+    verdict = promotion_verdict(PromotionRule(), joint(2, -1.0, columns="a"), joint(1, -3.0))
+    assert not verdict.is_promoted and "because only one has b, " in verdict.reason
+    verdict = promotion_verdict(PromotionRule(), joint(2, -1.0, cuts=(0.0, 1.0)), joint(1, -3.0))
+    assert (
+        verdict.is_promoted and "; a, b differ in their intervals, which changes the log likelihood" in verdict.reason
+    )
+    assert "intervals" not in promotion_verdict(PromotionRule(), joint(2, -1.0), joint(1, -3.0)).reason
 
 
 def measured(version, log_loss, floor=math.log(2)):
@@ -183,6 +203,27 @@ def test_a_broken_file_is_found_although_a_good_one_came_after_it(place):
     add(folder, table.set_column(0, "size", pa.array(table["size"].to_numpy() * 100)), 1)
     add(folder, problems.rows(3000, 2), 2)
     with pytest.raises(Quarantined, match=r"1\.parquet differs so much .* size has numbers outside the range"):
+        refresh(workspace, folder, quarantine_points=1.0)
+
+
+def test_only_what_has_become_more_frequent_is_broken(place):
+    workspace, folder = place
+    weight = problems.rows(6000, 1)["weight"].to_numpy(zero_copy_only=False)
+    table = problems.rows(6000, 1)
+    sparse = pa.array(weight, mask=np.arange(6000) % 5 == 0, from_pandas=True)
+    pq.write_table(table.set_column(1, "weight", sparse), folder / "0.parquet")
+    assert refresh(workspace, folder, quarantine_points=1.0)["version"] == 1
+    add(folder, problems.rows(3000, 2), 1)
+    assert refresh(workspace, folder, quarantine_points=1.0)["version"] == 2, "fewer values are missing"
+
+
+def test_classes_that_the_champion_does_not_know_are_broken_data(place):
+    workspace, folder = place
+    assert refresh(workspace, folder, quarantine_points=1.0)["version"] == 1
+    table = problems.rows(3000, 2)
+    names = np.char.upper(table["class"].to_numpy(zero_copy_only=False).astype(str))
+    add(folder, table.set_column(table.column_names.index("class"), "class", pa.array(names)), 1)
+    with pytest.raises(Quarantined, match=r"class has values that training never saw in more rows \(\+100"):
         refresh(workspace, folder, quarantine_points=1.0)
 
 

@@ -93,6 +93,10 @@ def test_the_classes_of_a_file_are_compared_and_say_so_everywhere(workspace):
     news = written("news.parquet", np.where(rng.random(4000) < 0.05, "other", classes))
     causes = product.file_drift_report(opened, "towns", [news])["causes"]
     assert ("unseen", ("class",)) in [(one["kind"], one["columns"]) for one in causes]
+    (whole,) = product.file_drift_report(
+        opened, "towns", [written("upper.parquet", np.char.upper(classes.astype(str)))]
+    )["causes"]
+    assert (whole["kind"], whole["columns"], whole["effect"]) == ("unseen", ("class",), 100.0)
     nulls = written("nulls.parquet", pa.array(classes, mask=rng.random(4000) < 0.5))
     assert not product.file_drift_report(opened, "towns", [nulls])["is_drifting"], "rows without a class do not count"
 
