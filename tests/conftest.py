@@ -119,10 +119,6 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    if "storage.control.migrations" in sys.modules:
-        from tests.support.control import make_tables_of_new_databases_at_once
-
-        make_tables_of_new_databases_at_once()
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)

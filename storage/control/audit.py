@@ -20,7 +20,6 @@ from storage.control import tables
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 
 _LOG, _HEAD = tables.audit_log, tables.audit_head
-START = "0" * 64  # stands for the line before the first
 BLOCK = 1000
 
 

@@ -42,6 +42,7 @@ metadata = sa.MetaData(
         "pk": "pk_%(table_name)s",
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
     }
 )
 
@@ -235,3 +236,10 @@ workers = sa.Table(
     sa.Column("lease_s", sa.Float, nullable=False),
     sa.Column("renewed_at", UtcDateTime, nullable=False),
 )
+
+_NO_LINE = "0" * 64  # stands for the line before the first of the audit log
+# Of a new database, by table.
+FIRST_ROWS: dict[str, dict[str, int | str]] = {
+    generation.name: {"value": 1},
+    audit_head.name: {"first_id": 1, "first_previous_sha256": _NO_LINE, "last_id": 0, "last_sha256": _NO_LINE},
+}

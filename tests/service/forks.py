@@ -132,10 +132,8 @@ def _start_each():
     import service.product.submission.job_steps  # noqa: F401
     from service.http.warm_up import warm_up_kernels
     from service.processes.forking import threads_lost_by_fork
-    from tests.support.control import make_tables_of_new_databases_at_once
 
     warm_up_kernels()
-    make_tables_of_new_databases_at_once()
     assert not threads_lost_by_fork()
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Migrations of the control database's tables, applied when it is opened."""
+"""Tables of a new control database, and migrations of an older one, applied when it is opened."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from storage.control import tables
 from storage.errors import NewerDatabase
 
-# The newest file in versions/. It stands here so that a database that is up to date opens without importing Alembic.
+# The newest file in versions/. It stands here so that a database that is new or up to date opens without importing Alembic.
 HEAD = "0006"
 VERSION_TABLE = "schema_version"
 
 
 def apply_missing_migrations(engine: Engine, writing: Callable[[], AbstractContextManager[Connection]]) -> None:
-    """Apply missing migrations in one transaction; of several processes that open at once, one does it.
+    """Create the tables, or apply missing migrations, in one transaction; of several processes that open at once, one
+    does it.
 
     Raises NewerDatabase if the database is at a revision that this release does not know.
     """
@@ -29,9 +31,12 @@ def apply_missing_migrations(engine: Engine, writing: Callable[[], AbstractConte
         revision = _revision(connection)
         if revision == HEAD:
             return
-        if revision is not None and not any((Path(__file__).parent / "versions").glob(f"{revision}_*.py")):
+        if revision is None:
+            create_tables(connection)
+            return
+        if not any((Path(__file__).parent / "versions").glob(f"{revision}_*.py")):
             raise NewerDatabase(engine.url.render_as_string(hide_password=True), revision, HEAD)
-        _run(connection)
+        migrate_tables(connection, HEAD)
 
 
 def _revision(connection: Connection) -> str | None:
@@ -40,11 +45,24 @@ def _revision(connection: Connection) -> str | None:
     return connection.execute(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()
 
 
-def _run(connection: Connection) -> None:
+def create_tables(connection: Connection) -> None:
+    """Create the tables of a new database as all migrations together would, without importing Alembic (.1 s)."""
+    tables.metadata.create_all(connection, checkfirst=False)
+    for table, row in tables.FIRST_ROWS.items():
+        connection.execute(sa.insert(tables.metadata.tables[table]).values(**row))
+    revision = sa.Column("version_num", sa.String(32), nullable=False)
+    key = sa.PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc")
+    version = sa.Table(VERSION_TABLE, sa.MetaData(), revision, key)
+    version.create(connection)
+    connection.execute(sa.insert(version).values(version_num=HEAD))
+
+
+def migrate_tables(connection: Connection, revision: str) -> None:
+    """Apply the migrations up to a revision."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, HEAD)
+    command.upgrade(config, revision)

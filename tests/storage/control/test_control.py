@@ -32,22 +32,46 @@ from tests.storage.conftest import new_version
 ROOT = Path(__file__).parents[3]
 
 
-def test_migrations_make_the_tables_that_the_code_expects(control):
-    with control.engine.connect() as connection:
+def migrated(connection):
+    """Creates the tables as a database of the first release gets them."""
+    migrations.migrate_tables(connection, migrations.HEAD)
+
+
+def test_migrations_make_the_tables_that_the_code_expects(layout, monkeypatch):
+    monkeypatch.setattr(migrations, "create_tables", migrated)
+    with open_control(layout.control_url) as control, control.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": migrations.VERSION_TABLE})
         assert compare_metadata(context, tables.metadata) == []
+
+
+def test_a_new_database_is_as_all_migrations_leave_one(tmp_path, monkeypatch):
+    kept = []
+    for create in (migrations.create_tables, migrated):
+        monkeypatch.setattr(migrations, "create_tables", create)
+        path = tmp_path / f"{create.__name__}.sqlite"
+        open_control(f"sqlite:///{path}").close()
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            named = dict(database.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+            rows = {name: database.execute(f'SELECT * FROM "{name}"').fetchall() for name in named if name[:3] != "ix_"}
+        kept.append(({name: parts_of(sql) for name, sql in named.items()}, rows))
+    assert kept[0] == kept[1]
+
+
+def parts_of(sql):
+    """The columns and constraints of a statement that creates a table, in any order."""
+    return sorted(" ".join(sql.removesuffix("\n)").split()).split(", "))
 
 
 def test_head_is_the_newest_migration():
     assert ScriptDirectory(str(Path(migrations.__file__).parent)).get_heads() == [migrations.HEAD]
 
 
-def test_a_database_that_is_up_to_date_opens_without_alembic(layout):
-    open_control(layout.control_url).close()
+def test_a_database_that_is_new_or_up_to_date_opens_without_alembic(layout):
     code = "import sys; from storage.control.control import open_control as o; o(sys.argv[1]); print(*sys.modules)"
     command = [sys.executable, "-c", code, layout.control_url]
-    loaded = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-    assert "storage.control.migrations" in loaded and "alembic" not in loaded
+    for _ in range(2):
+        loaded = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+        assert "storage.control.migrations" in loaded and "alembic" not in loaded
 
 
 def test_sqlite_acknowledges_only_what_survives_a_power_cut(layout):

@@ -166,7 +166,7 @@ def test_retention_keeps_aliased_versions(control):
 
 def test_a_database_of_the_first_release_is_brought_up_to_date(layout, monkeypatch):
     with monkeypatch.context() as before:
-        before.setattr(migrations, "HEAD", "0001")
+        before.setattr(migrations, "create_tables", lambda connection: migrations.migrate_tables(connection, "0001"))
         with open_control(layout.control_url) as control:
             assert "schedules" not in sa.inspect(control.engine).get_table_names()
             with control.writing() as connection:
