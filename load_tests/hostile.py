@@ -230,13 +230,20 @@ def memory():
     with served() as (server, _, _data):
         url, process = httpx.URL(server.url), psutil.Process(server.pid)
         before, most = process.memory_info().rss, 0
-        head = b"POST /console/session HTTP/1.1\r\nhost: localhost\r\ncontent-length: 33000000\r\n\r\n"
+        start = b"POST /console/session HTTP/1.1\r\nhost: localhost\r\n"
+        kinds = [
+            (start + b"content-length: 33000000\r\n\r\n", b"x" * 1_000_000, 31),
+            (start + b"transfer-encoding: chunked\r\n\r\n0\r\n", b"a:\r\n" * 250_000, 31),  # trailers
+            (start, b"a:\r\n" * 60_000, 1),  # a head that does not end
+            (b"", b"GET /healthz HTTP/1.1\r\n\r\n" * 10_000, 4),  # requests sent ahead
+        ]
 
-        def send(_number):
+        def send(number):
+            head, piece, n = kinds[number % len(kinds)]
             with contextlib.suppress(OSError), socket.create_connection((url.host, url.port), timeout=30) as connection:
                 connection.sendall(head)
-                for _ in range(31):
-                    connection.sendall(b"x" * 1_000_000)
+                for _ in range(n):
+                    connection.sendall(piece)
                 connection.recv(100)
 
         with ThreadPoolExecutor(110) as pool:

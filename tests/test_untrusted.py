@@ -26,6 +26,7 @@ TABLE = pa.table(
 ASKED = TABLE.slice(0, 24)
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "lookup": ("kdb", {"k": 2, "estimator": "hdp", "iterations": 20}),
+    "averaged-trees": ("tan", {"average": True}),
     "ensemble": ("auto", {"members": 2}),
     "circuit": ("spn", {"structure": "learnspn", "learning": "adf"}),
     "boosted-trees": ("xgboost", {"rounds": 3}),

@@ -17,7 +17,7 @@ from learners.classifiers.tree_sum_kernels import add_log_spanning_tree_sums, lo
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Array, Arrays, Floats, Integers, freeze_arrays
-from learners.kernels.scaled_arithmetic import NOTHING, STEP
+from learners.kernels.scaled_arithmetic import BIG, NOTHING, STEP
 from learners.models.model import Header, ModelDefaults, check_array_elements, check_array_type_and_shape
 from learners.schema import Chunk, Schema
 
@@ -200,6 +200,8 @@ def check_averaged_trees(header: Mapping[str, object], arrays: Arrays) -> None:
         check_array_type_and_shape(arrays, name, np.int64 if name == "class_counts" else np.float64, size)
     for name in ("log_prior", "alone", "ratios"):
         check_array_elements(name, ~np.isfinite(arrays[name]), "contains a value that is not finite")
+    ratios = arrays["ratios"]  # the kernel scales them until they are in range, and others never are
+    check_array_elements("ratios", (ratios < 0) | (ratios >= BIG), "contains a value that is not a ratio")
     weights = arrays["log_weights"].reshape(n, n)
     if not (np.isfinite(weights[i, j]).all() and np.array_equal(weights, weights.T)):
         raise InvalidArray("log_weights", "is not symmetric, or contains a value that is not finite")

@@ -17,6 +17,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.requests.problems import InvalidRequest
 
 MAX_HEAD_BYTES = 256 << 10
+MAX_HEADERS = 256  # a header of four bytes takes a hundred and fifty once it is read
+MOST_AHEAD = 64  # requests of one connection that wait for the answers to earlier ones
 LAST_S = 0.5  # in which a request that is on its way to a server that stops arrives
 LAST_WORDS_S = 1.0  # from the end of the time for open requests until the process ends, with all its threads
 LEAST_TAKEN = 64 << 10  # bytes of an answer that are taken in `patience_s`, as long as there are so many
@@ -103,7 +105,11 @@ def accept_waiting_connections(listening: socket) -> Iterator[socket]:
 
 
 class HeadTooLarge(Exception):
-    """Raised for a complete request head larger than `MAX_HEAD_BYTES`."""
+    """Raised for a complete request head larger than `MAX_HEAD_BYTES`, and for more than `MAX_HEADERS` headers."""
+
+
+class TooManyAhead(Exception):
+    """Raised for more than `MOST_AHEAD` requests that a client sends before it has the answers to earlier ones."""
 
 
 def request_head_size(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
@@ -113,7 +119,8 @@ def request_head_size(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
 
 class Connection(HttpToolsProtocol):
     """Uvicorn's HTTP/1.1 protocol with time and size limits. Uvicorn would wait forever for a head and buffer all of
-    it, for the rest of a body that was answered, and for a client that does not take its answer.
+    it, for the rest of a body that was answered, and for a client that does not take its answer; and it would keep all
+    trailers of a chunked body, and all requests that a client sends ahead.
 
     `service.http.middleware` looks after requests from their head to the beginning of their answer.
     """
@@ -124,8 +131,9 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, *given, **named)
         self.patience_s = config.patience_s
         self.n_head_bytes: int | None = 0  # None where no head is under way
-        self.is_head_too_large = False
+        self.refusal = b""  # what a client is sent whose request the parser was made to refuse
         self.n_at_most = 0  # bytes of the head that is being read
+        self.n_between = 0  # bytes behind a head that are not of its body, such as trailers
         self.late: asyncio.TimerHandle | None = None  # for what the client is to send
         self.watch: asyncio.TimerHandle | None = None  # over what it is to take
         self.n_untaken = 0
@@ -146,10 +154,13 @@ class Connection(HttpToolsProtocol):
     # What the client sends
 
     def data_received(self, data: bytes) -> None:
-        """Parse more data, unless the head has become too large."""
+        """Parse more data, unless the head has become too large, or what surrounds a body has."""
         self.n_at_most = (self.n_head_bytes or 0) + len(data)
+        self.n_between += len(data)
         super().data_received(data)
         if self.n_head_bytes is None:
+            if self.n_between > MAX_HEAD_BYTES:
+                self.close()
             return
         self.n_head_bytes += len(data)
         if self.n_head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
@@ -163,22 +174,42 @@ class Connection(HttpToolsProtocol):
         self.n_head_bytes = 0
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; trailers come too late to say anything of a request that is being answered."""
+        if self.n_head_bytes is None:
+            return
+        if len(self.headers) == MAX_HEADERS:
+            self.refusal = TOO_LARGE
+            raise HeadTooLarge
+        super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Check the size of a complete head, which may end in the piece that made it too large."""
         if self.n_at_most > MAX_HEAD_BYTES and request_head_size(self.url, self.headers) > MAX_HEAD_BYTES:
-            self.is_head_too_large = True
+            self.refusal = TOO_LARGE
             raise HeadTooLarge
-        self.n_head_bytes = None
+        if len(self.pipeline) == MOST_AHEAD:
+            raise TooManyAhead
+        self.n_head_bytes, self.n_between = None, 0
         if self.late is not None:
             self.in_time()
         super().on_headers_complete()
         if self.config.is_stopping:
             self.cycle.keep_alive = False
 
+    def on_body(self, body: bytes) -> None:
+        """Pass on a part of a body."""
+        self.n_between = 0
+        super().on_body(body)
+
     def send_400_response(self, msg: str) -> None:
-        """Answer a request that the parser refuses, or whose head is too large (`HeadTooLarge`)."""
-        if self.is_head_too_large:
-            self.transport.write(TOO_LARGE)
+        """Answer a request that the parser refuses, or whose head is too large (`HeadTooLarge`); only close if others
+        wait for their answers.
+        """
+        if self.pipeline:
+            self.close()
+        elif self.refusal:
+            self.transport.write(self.refusal)
             self.close()
         else:
             super().send_400_response(msg)

@@ -153,6 +153,8 @@ def test_the_learner_makes_one_pass_after_the_schema_and_the_model_is_read_again
     assert model.tables()["edges"].num_rows == 3
     for name, change, reason in (
         ("ratios", lambda a: a[:-1], "is float64 of shape"),
+        ("ratios", lambda a: -a, "is not a ratio"),
+        ("ratios", lambda a: np.full_like(a, 1e300), "is not a ratio"),
         ("alone", lambda a: a * np.nan, "contains a value that is not finite"),
         ("log_weights", lambda a: np.arange(a.size, dtype=float), "is not symmetric"),
     ):

@@ -7,7 +7,7 @@ import signal
 import psutil
 import pytest
 
-from service.http.connections import MAX_HEAD_BYTES
+from service.http.connections import MAX_HEAD_BYTES, MOST_AHEAD
 from service.settings import Settings
 from tests.processes import in_threads, runs, wait_for
 from tests.service.asking import connected
@@ -47,7 +47,7 @@ def is_held(server, client):
 def test_an_answer_that_nobody_takes_is_dropped(server):
     """Of so many no kernel holds all; who takes what it asked for gets them all."""
     with connected(server) as deaf:
-        deaf.sendall(GET * 500)
+        deaf.sendall(GET * MOST_AHEAD)
         wait_for(lambda: is_held(server, deaf))
         wait_for(lambda: not is_held(server, deaf))
     with connected(server) as other:
@@ -96,7 +96,8 @@ def test_a_head_beyond_the_limit_is_refused_wherever_the_pieces_end(server, part
     text = b"x" * n_bytes
     heads = {
         "header": b"GET /nothing HTTP/1.1\r\nhost: localhost\r\nx-large: %s\r\n\r\n" % text,
-        "headers": b"GET /nothing HTTP/1.1\r\nhost: localhost\r\n%s\r\n" % (b"a: b\r\n" * (n_bytes // 6 + 1)),
+        "headers": b"GET /nothing HTTP/1.1\r\nhost: localhost\r\n%s\r\n"
+        % (b"a: %s\r\n" % (b"b" * 1195) * (n_bytes // 1200 + 1)),
         "path": b"GET /%s HTTP/1.1\r\nhost: localhost\r\n\r\n" % text,
     }
     head = heads[part]
