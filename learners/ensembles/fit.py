@@ -11,7 +11,11 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.lookup.kernels import LookupTables
-from learners.classifiers.lookup.look_up_tables import fill_class_log_joints, run_in_row_ranges
+from learners.classifiers.lookup.look_up_tables import (
+    fill_class_log_joints,
+    run_in_row_ranges,
+    smoothed_log_class_prior,
+)
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.ensembles.levels import Levels, truncate_context_tree_levels
 from learners.ensembles.members import Member
@@ -102,12 +106,20 @@ def fit_family_trees(counts: FamilyCounts, families: Sequence[Family], threads: 
         return dict(zip(families, pool.map(solve, families), strict=True))
 
 
-def leave_one_out_log_probabilities(
-    member: Member, levels: Solved, rows: Chunk, n_classes: int, threads: int, copies: Integers | None = None
+def prefix_log_probabilities(
+    member: Member,
+    levels: Solved,
+    rows: Chunk,
+    n_classes: int,
+    threads: int,
+    copies: Integers | None = None,
+    *,
+    leave_out: bool = True,
 ) -> Float32s:
-    """Compute leave-one-out log probabilities of each attribute given its first 0 to k parents; see `Levels`.
+    """Compute log probabilities of each attribute given its first 0 to k parents, by default leaving each row out.
 
-    (n, m, k + 1, n_classes) float32; of each row's own class alone if `n_classes` is 1. `copies` as of `Levels`.
+    (n, m, k + 1, n_classes) float32; of each row's own class alone if `n_classes` is 1. `leave_out` and `copies` as of
+    `Levels.log_probabilities`.
     """
     k = max((len(family.parents) for family in member.families), default=0)
     log_p = np.empty((rows.n_rows, len(member.families), k + 1, n_classes), np.float32)
@@ -115,7 +127,7 @@ def leave_one_out_log_probabilities(
     def fill(index: int) -> None:
         family = member.families[index]
         depth = len(family.parents)
-        levels[family].log_probabilities(family, rows, log_p[:, index, : depth + 1], True, copies)
+        levels[family].log_probabilities(family, rows, log_p[:, index, : depth + 1], leave_out, copies)
         log_p[:, index, depth + 1 :] = log_p[:, index, depth : depth + 1]
 
     with ThreadPoolExecutor(max(1, threads), thread_name_prefix="levels") as pool:
@@ -172,7 +184,7 @@ def fit_ensemble_members(
         depths = {family: levels[family].n_parents for family in member.families if family in levels}
         lacking = [family for family in member.families if depths.get(family, -1) < len(family.parents)]
         solved = fit_family_trees(counts, lacking, threads)
-        log_p = leave_one_out_log_probabilities(member, levels | solved, chosen, n_classes, threads, with_chosen)
+        log_p = prefix_log_probabilities(member, levels | solved, chosen, n_classes, threads, with_chosen)
         one, scores = _fit_member(member, log_p, rows, threads)
         pooled += scores
         of_rows = (scores - rows.log_prior)[np.arange(n), rows.y]
@@ -213,9 +225,27 @@ def own_scores(one: FittedMember, levels: Solved, rows: Chunk, threads: int, cop
     for first in range(0, rows.n_rows, block):
         some = slice(first, first + block)
         of_some = None if copies is None else copies[some]
-        log_p = leave_one_out_log_probabilities(one.member, levels, rows.rows(some), 1, threads, of_some)
+        log_p = prefix_log_probabilities(one.member, levels, rows.rows(some), 1, threads, of_some)
         parts.append(np.einsum("rfc,f->r", member_log_terms(log_p, one.k), weights))
     return np.concatenate(parts)
+
+
+def new_row_log_scores(
+    fitted: Sequence[FittedMember], levels: Solved, class_counts: Integers, rows: Chunk, threads: int
+) -> Floats:
+    """Compute the members' mean log scores of rows that they have not learned, (n, n_classes) float64; rows by views.
+
+    The compiled pool would give the same, but to compile it takes longer than to look up a few thousand rows here.
+    """
+    scores = np.zeros((rows.n_rows, class_counts.size))
+    block = max_member_rows_in_memory([one.member for one in fitted], class_counts.size)
+    for one in fitted:
+        weights = np.concatenate([one.a, one.b])
+        for first in range(0, rows.n_rows, block):
+            some = rows.rows(slice(first, first + block))
+            log_p = prefix_log_probabilities(one.member, levels, some, class_counts.size, threads, leave_out=False)
+            scores[first : first + block] += np.einsum("rfc,f->rc", member_log_terms(log_p, one.k), weights)
+    return np.asarray(smoothed_log_class_prior(class_counts) + scores / len(fitted))
 
 
 def leave_one_out_log_scores(

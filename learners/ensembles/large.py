@@ -21,12 +21,12 @@ from learners.ensembles.fit import (
     Solved,
     fit_ensemble_members,
     fit_family_trees,
-    leave_one_out_log_probabilities,
     leave_one_out_log_scores,
     log_softmax,
     max_member_rows_in_memory,
     member_log_terms,
     own_scores,
+    prefix_log_probabilities,
 )
 from learners.ensembles.members import Member, limit_member_depths
 from learners.ensembles.pool import (
@@ -204,7 +204,7 @@ def _plain_ways(
     depths = {family: levels[family].n_parents for family in plain.families if family in levels}
     lacking = [family for family in plain.families if depths.get(family, -1) < len(family.parents)]
     levels |= fit_family_trees(counts, lacking, threads)
-    log_p = leave_one_out_log_probabilities(plain, levels, deciding, rows.log_prior.shape[1], threads, copies)
+    log_p = prefix_log_probabilities(plain, levels, deciding, rows.log_prior.shape[1], threads, copies)
     losses = attribute_prefix_losses(log_p, [len(family.parents) for family in plain.families], rows, threads)
     n_selected, k = divmod(int(losses.T.argmin()), losses.shape[0])
     m = len(plain.families)

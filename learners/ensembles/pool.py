@@ -12,13 +12,12 @@ import numpy as np
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compilation import compile_lookup_tables
-from learners.classifiers.lookup.look_up_tables import fill_class_log_joints
 from learners.classifiers.structure import Structure
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.folds import random_folds
 from learners.counts.pairwise import PairwiseCounts
 from learners.ensembles.cuts import OF_PAIRS
-from learners.ensembles.fit import Pool, fit_ensemble_members
+from learners.ensembles.fit import Pool, fit_ensemble_members, new_row_log_scores
 from learners.ensembles.levels import Levels
 from learners.ensembles.members import distinct_families, draw_ensemble_members
 from learners.ensembles.model import Entries, spread_codes
@@ -174,9 +173,6 @@ def out_of_fold_scores(
         # All copies of a row are in one fold, so that as many are left out with it here as in the table.
         of_whole = None if copies is None else copies[fold != number]
         fitted = fit_ensemble_members(families, members, views.chunk(whole), threads, copies=of_whole)
-        tables = compile_ensemble_pool_tables(views.schema, families.class_counts, Pool(fitted.members, fitted.levels))
         held = views.chunk(rows.rows(fold == number))
-        own = np.empty((held.n_rows, schema.n_classes))
-        fill_class_log_joints(tables, held.x, 0, held.n_rows, own)
-        scores[fold == number] = own
+        scores[fold == number] = new_row_log_scores(fitted.members, fitted.levels, families.class_counts, held, threads)
     return scores

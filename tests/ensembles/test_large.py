@@ -16,8 +16,8 @@ from learners.ensembles.fit import (
     FittedMember,
     Pool,
     fit_family_trees,
-    leave_one_out_log_probabilities,
     member_log_terms,
+    prefix_log_probabilities,
 )
 from learners.ensembles.pool import compile_left_out_tables
 from learners.ensembles.training import Training
@@ -205,7 +205,7 @@ def test_tables_that_leave_rows_out_say_what_the_trees_say(n_classes):
     counts = FamilyCounts(schema, one.families)
     counts.update(rows)
     levels = fit_family_trees(counts, one.families, 1)
-    log_p = leave_one_out_log_probabilities(one, levels, rows, n_classes, 1)
+    log_p = prefix_log_probabilities(one, levels, rows, n_classes, 1)
     # Trees that are cut no longer tell what a row adds to tables below.
     for k, tolerance in ((0, 6e-3), (2, 6e-3), (3, 1e-4)):
         a, b = np.array([0.4, 1.0, 0.0, 1.3]), np.array([1.0, 0.7, 0.5, 0.0])
