@@ -23,7 +23,7 @@ from learners.estimators.arguments import (
     with_argument_checks,
 )
 from learners.estimators.columns import model_arrow_schema
-from learners.estimators.explaining import Explaining, warn_of_intervals
+from learners.estimators.explaining import Explaining, warn_of_answer
 from learners.estimators.labels import append_class_column
 from learners.estimators.released_names import released_estimator as __getattr__  # noqa: F401
 from learners.estimators.table_inputs import (
@@ -109,6 +109,8 @@ class CircuitEstimator(Explaining, DensityMixin, BaseEstimator):
         if self.schema is None:
             for loss in [*schema_loss_warnings(model.schema), *row_weight_warnings(model.schema, self.columns)]:
                 self._columns.warn_once(loss)
+        for words in model.warnings():
+            self._columns.warn_once(words)
         return self
 
     @classmethod
@@ -156,7 +158,7 @@ class CircuitEstimator(Explaining, DensityMixin, BaseEstimator):
         Raises UnknownColumn, InvalidEvidence, ImpossibleEvidence or SchemaError.
         """
         check_query_type(query)
-        return warn_of_intervals(answer_network_queries(self._model(), [query], self._model)[0])
+        return warn_of_answer(answer_network_queries(self._model(), [query], self._model)[0])
 
     @with_argument_checks
     def impute(self, X: Any, how: How = "mode", seed: int = 0) -> Any:

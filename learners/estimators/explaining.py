@@ -133,8 +133,12 @@ class Explaining:
         """Yield the rows of a table as codes, in chunks."""
 
 
-def warn_of_intervals(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer, after one ColumnWarning for each number of its evidence that is read as an interval."""
+def warn_of_answer(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer, after a ColumnWarning for each warning of the model and each number of its evidence that is read as an
+    interval.
+    """
+    for words in answer.get("warnings", []):
+        issue_column_warning(words)
     for name, interval in answer.get("stands_for", {}).items():
         issue_column_warning(f"{name}: the evidence is read as its interval, {interval}.")
     return answer
@@ -160,4 +164,4 @@ class Querying:
         """
         check_is_fitted(self, "model_")
         check_query_type(query)
-        return warn_of_intervals(answer_network_queries(vars(self)["model_"], [query], self._compiled)[0])
+        return warn_of_answer(answer_network_queries(vars(self)["model_"], [query], self._compiled)[0])

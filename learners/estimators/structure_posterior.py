@@ -19,7 +19,7 @@ from learners.estimators.arguments import (
     train_estimator_model,
     with_argument_checks,
 )
-from learners.estimators.explaining import Querying, warn_of_intervals
+from learners.estimators.explaining import Querying, warn_of_answer
 from learners.estimators.released_names import released_estimator as __getattr__  # noqa: F401
 from learners.estimators.table_inputs import is_source_or_paths, open_source_or_paths, rows_as_record_batches
 from learners.kernels.arrays import Floats
@@ -125,7 +125,7 @@ class StructureEstimator(Querying, BaseEstimator):
         check_query_type(query, AnyQuery)
         if isinstance(query, StructureQuery):
             return self._model().answer([query])[0]
-        return warn_of_intervals(answer_network_queries(self._model(), [query], self.network)[0])
+        return warn_of_answer(answer_network_queries(self._model(), [query], self.network)[0])
 
     @with_argument_checks
     def score_samples(self, X: Any, average: Average | None = None) -> Floats:

@@ -123,6 +123,8 @@ def query_command(
     print_json_and_exit(answer, json_output)
     if unused := answer.get("unused"):
         print_warning(f"feature selection removed these columns, so they have no effect: {', '.join(unused)}")
+    for words in answer.get("warnings", []):
+        print_warning(words)
     if answer["kind"] in STRUCTURES:
         show_structure_answer(answer)
     else:

@@ -4,7 +4,7 @@ credible intervals.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
@@ -206,6 +206,22 @@ class BayesianCircuit(CircuitModel):
             own = numbers[rows] * n + at
             out[rows, at] = sample(circuit, np.ascontiguousarray(x[:, rows]), 1, seed, own)[:, 0]
         return out
+
+    def warnings(self) -> list[str]:
+        """Warn that the chains have not settled."""
+        found = cast("dict[str, Any]", self.facts.get("diagnostics", {}))
+        if found.get("is_settled", True):
+            return []
+        r_hat = "unknown" if found["r_hat"] is None else f"{found['r_hat']:.3g}"
+        return [
+            f"The chains have not settled after {found['n_sweeps']:,} sweeps (R-hat {r_hat}; effective sample size {found['effective']:.3g}): "
+            "answers may be far off, and their intervals too narrow. Train with more iterations or chains, and compare."
+        ]
+
+    def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
+        """Answer queries as every circuit does, with the warnings of the model."""
+        warnings = self.warnings()
+        return [one | Answer(warnings=warnings) if warnings else one for one in super().answer(queries, pause)]
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
         """Return the handlers of each query kind, conditioned on the likelihoods of given variables."""

@@ -107,6 +107,7 @@ class Answer(TypedDict, total=False):
     intervals: dict[str, dict[str, list[float]]]
     level: float
     of: str
+    warnings: list[str]
     unused: list[str]
     intervention: Intervention
     sampled: Sampled

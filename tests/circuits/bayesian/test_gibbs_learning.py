@@ -110,6 +110,27 @@ def test_its_tables_and_structure_tell_how_the_chains_went(model):
     assert facts["r_hat"] > 0 and facts["effective"] > 0 and facts["is_settled"] in (True, False)
 
 
+def test_chains_that_have_not_settled_warn_with_every_answer(model):
+    """What has settled answers without one."""
+    found = model.facts["diagnostics"]
+    for is_settled, n_warnings in ((False, 1), (True, 0)):
+        facts = model.facts | {"diagnostics": found | {"is_settled": is_settled, "r_hat": 2.379}}
+        one = BayesianCircuit(model.schema, model.draws, model.n_chains, facts, model.trace)
+        assert len(one.warnings()) == n_warnings
+        for answer in one.answer([Marginal({"word": "v"}), Map(), Sample(n=2)]):
+            assert answer.get("warnings", []) == one.warnings()
+    assert (
+        "The chains have not settled after 60 sweeps (R-hat 2.38; "
+        in BayesianCircuit(
+            model.schema,
+            model.draws,
+            model.n_chains,
+            {"diagnostics": found | {"is_settled": False, "r_hat": 2.379}},
+            model.trace,
+        ).warnings()[0]
+    )
+
+
 def test_leaves_without_rows_do_not_blow_up_variances():
     """Skewed columns, whose sums have exponential leaves that stay empty; the variance is within three times that of the rows."""
     rng = np.random.default_rng(0)
