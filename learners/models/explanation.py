@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -59,8 +60,11 @@ class Additive(Protocol):
         """Return the prior's term (n_classes,), and the attributes' terms (n_attributes, n_rows, n_classes)."""
 
 
-def explain(model: Model, chunk: Chunk) -> Explanation:
-    """Explain the prediction of each row. Raises NoClass or InvalidParameter."""
+def explain(model: Model, chunk: Chunk, pause: Callable[[], None] | None = None) -> Explanation:
+    """Explain the prediction of each row. Raises NoClass or InvalidParameter.
+
+    `pause`: called before each of the many predictions that missing columns need; what it raises ends the explanation.
+    """
     if not hasattr(model, "predict_proba"):
         raise InvalidParameter("model", type(model).__name__, "a model, such as estimator.model_")
     if not isinstance(chunk, Chunk):
@@ -69,7 +73,7 @@ def explain(model: Model, chunk: Chunk) -> Explanation:
     n_rows, n_classes = probabilities.shape
     ranked = np.argsort(-probabilities, axis=1, kind="stable")
     predicted, against = ranked[:, 0], ranked[:, min(1, n_classes - 1)]
-    log_prior, terms = _terms(model, chunk, probabilities)
+    log_prior, terms = _terms(model, chunk, probabilities, pause or (lambda: None))
     rows = np.arange(n_rows)
     prior = log_prior[rows, predicted] - log_prior[rows, against]
     with np.errstate(invalid="ignore"):  # infinity less infinity: both classes exclude the value
@@ -78,7 +82,7 @@ def explain(model: Model, chunk: Chunk) -> Explanation:
     return Explanation(probabilities, predicted, against, log_odds, prior, contributions)
 
 
-def _terms(model: Model, chunk: Chunk, probabilities: Floats) -> tuple[Floats, Floats]:
+def _terms(model: Model, chunk: Chunk, probabilities: Floats, pause: Callable[[], None]) -> tuple[Floats, Floats]:
     """Return the prior's terms (n_rows, n_classes), and the attributes' (n_attributes, n_rows, n_classes).
 
     With missing columns, a network's prediction is not the sum of its terms, so these rows use Shapley values.
@@ -96,7 +100,7 @@ def _terms(model: Model, chunk: Chunk, probabilities: Floats) -> tuple[Floats, F
     patterns = np.packbits(chunk.x >= model.schema.domain_sizes[:, np.newaxis], axis=0).T
     for pattern in np.unique(patterns[~is_sum], axis=0):
         rows = np.flatnonzero(~is_sum & (patterns == pattern).all(axis=1))
-        log_prior[rows], terms[:, rows] = shapley_terms(model, chunk.rows(rows))
+        log_prior[rows], terms[:, rows] = shapley_terms(model, chunk.rows(rows), pause)
     return log_prior, terms
 
 
@@ -109,7 +113,7 @@ def _are_sums(scores: Floats, probabilities: Floats) -> Mask:
     return np.asarray(~(is_off & np.isfinite(off)).any(axis=1))
 
 
-def shapley_terms(model: Model, chunk: Chunk) -> tuple[Floats, Floats]:
+def shapley_terms(model: Model, chunk: Chunk, pause: Callable[[], None] = lambda: None) -> tuple[Floats, Floats]:
     """Return the prior's term (n_classes,), and each attribute's Shapley value of log P(class | x), (n_attributes,
     n_rows, n_classes).
 
@@ -126,7 +130,10 @@ def shapley_terms(model: Model, chunk: Chunk) -> tuple[Floats, Floats]:
     d = chunk.x.shape[0]
     players = np.flatnonzero(~(chunk.x >= model.schema.domain_sizes[:, np.newaxis]).all(axis=1))
     shares = _all_coalitions if players.size <= MOST_EXACT else _some_orders
-    parts = [shares(model, chunk.rows(slice(start, start + BLOCK)), players) for start in range(0, chunk.n_rows, BLOCK)]
+    parts = [
+        shares(model, chunk.rows(slice(start, start + BLOCK)), players, pause)
+        for start in range(0, chunk.n_rows, BLOCK)
+    ]
     numbers = None if chunk.numbers is None else np.zeros((len(chunk.numbers), 1))
     nothing = Chunk(np.zeros((d, 1), chunk.x.dtype), None, numbers)
     log_prior = masked_class_log_posteriors(model, nothing, np.zeros(d, bool))[0]
@@ -145,12 +152,13 @@ def masked_class_log_posteriors(model: Model, chunk: Chunk, known: Mask) -> Floa
         return np.asarray(np.log(model.predict_proba(Chunk(x, None, numbers))))
 
 
-def _all_coalitions(model: Model, chunk: Chunk, players: Integers) -> Floats:
+def _all_coalitions(model: Model, chunk: Chunk, players: Integers, pause: Callable[[], None]) -> Floats:
     d = players.size
     members = (np.arange(1 << d)[:, np.newaxis] >> np.arange(d)) & 1 == 1
-    values = [
-        masked_class_log_posteriors(model, chunk, np.isin(np.arange(len(chunk.x)), players[own])) for own in members
-    ]
+    values = []
+    for own in members:
+        pause()
+        values.append(masked_class_log_posteriors(model, chunk, np.isin(np.arange(len(chunk.x)), players[own])))
     terms = np.zeros((len(chunk.x), *values[0].shape))
     with np.errstate(invalid="ignore"):  # infinity less infinity: both coalitions exclude the class
         for without, known in enumerate(members):
@@ -160,7 +168,7 @@ def _all_coalitions(model: Model, chunk: Chunk, players: Integers) -> Floats:
     return terms
 
 
-def _some_orders(model: Model, chunk: Chunk, players: Integers) -> Floats:
+def _some_orders(model: Model, chunk: Chunk, players: Integers, pause: Callable[[], None]) -> Floats:
     d = chunk.x.shape[0]
     random = np.random.default_rng(0)
     orders = [random.permutation(players) for _ in range(N_ORDERS)]
@@ -170,6 +178,7 @@ def _some_orders(model: Model, chunk: Chunk, players: Integers) -> Floats:
         for order in orders + [order[::-1] for order in orders]:
             known, before = np.zeros(d, bool), first
             for i in order:
+                pause()
                 known[i] = True
                 after = masked_class_log_posteriors(model, chunk, known)
                 terms[i] += (after - before) / (2 * N_ORDERS)

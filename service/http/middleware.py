@@ -29,11 +29,11 @@ from service.http.api.bodies import (
     content_length,
     read_body,
     send_problem_body,
+    watched_client,
 )
 from service.http.api.json_bodies import check_json_size, check_json_structure
 from service.http.paths import QUERYING, READING, SIGNING_IN, STREAMING
 from service.http.security import security_headers
-from service.requests.abandonment import ASKED, Asked
 from service.requests.problems import BodyTooLarge, MalformedBody, NotReady, Overloaded, TooSlow, UnsupportedMediaType
 from service.settings import Settings
 from service.telemetry import LATENCY, REQUEST_ID, REQUESTS, TRACEPARENT
@@ -266,31 +266,12 @@ class BodyLimit:
     async def _watched(self, scope: Scope, receive: Receive, send: Send, body: bytes, *, is_watched: bool) -> None:
         """Pass the request on with its body, and record when the client disconnects."""
         unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-        left = asyncio.get_running_loop().create_future()
+        async with watched_client(receive, is_watched=is_watched) as left:
 
-        async def receive_again() -> Message:
-            return unread.pop() if unread else await asyncio.shield(left)
+            async def receive_again() -> Message:
+                return unread.pop() if unread else await asyncio.shield(left)
 
-        request = Asked()
-        ASKED.set(request)
-        watch = asyncio.create_task(_watch(receive, left, request)) if is_watched else None
-        try:
             await self.app(scope, receive_again, send)
-        except asyncio.CancelledError:  # it is late, or the server stops
-            request.is_abandoned = True
-            raise
-        finally:
-            if watch is not None:
-                watch.cancel()
-
-
-async def _watch(receive: Receive, left: asyncio.Future[Message], request: Asked) -> None:
-    """Wait until the client disconnects and mark the request abandoned, which ends its work."""
-    while (message := await receive())["type"] != "http.disconnect":
-        pass
-    request.is_abandoned = True
-    if not left.done():
-        left.set_result(message)
 
 
 async def _run_unless_small(check: Callable[[bytes], None], body: bytes) -> None:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from learners.answer_checks import check_answer_distributions
@@ -29,6 +30,7 @@ from learners.schema.encoding.unlike_training import (
     nominal_value_codes,
 )
 from learners.schema.schema import Value
+from service.requests.abandonment import check_still_asked
 from service.requests.json_values import JSONMapping
 from service.requests.problems import InvalidRequest
 from service.requests.recorded import current_request
@@ -48,9 +50,20 @@ MOST_CHARACTERS = 200
 MAX_CHECKED = 16
 WAY_OUT = "or send ?ignore_unknown=true"
 REHEARSED = (2, 40)  # rows: kernels have a way for few, and one for many
+ROWS_AT_ONCE, INTERVALS_AT_ONCE = 16_384, 1_000  # of a request, whose client may leave in between
 # Edges of the circuit of a network that is compiled before a request asks for it, about 0.1 KB each; and of all such circuits:
 # a process that maps hundreds of models may never be asked queries.
 MOST_REHEARSED, MOST_KEPT = 200_000, 2_000_000
+
+
+def _parts(chunk: Chunk, n_rows: int) -> Iterator[Chunk]:
+    """Yield the rows of a chunk in parts of at most `n_rows`, as long as the client waits; what nobody waits for ends."""
+    if chunk.n_rows <= n_rows:
+        yield chunk
+        return
+    for start in range(0, chunk.n_rows, n_rows):
+        check_still_asked()
+        yield chunk.rows(slice(start, start + n_rows))
 
 
 @contextlib.contextmanager
@@ -206,7 +219,13 @@ class Served:
         """Return class probabilities (n_rows, n_classes) of encoded rows; InvalidPrediction if a row is not a
         distribution.
         """
-        return check_answer_distributions(self.model.predict_proba(chunk))
+        parts = [self.model.predict_proba(part) for part in _parts(chunk, ROWS_AT_ONCE)]
+        return check_answer_distributions(parts[0] if len(parts) == 1 else np.concatenate(parts))
+
+    def credible_intervals(self, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
+        """Return the bounds (n_rows, n_classes) of `credible_intervals` of the model, for encoded rows."""
+        parts = [self.model.credible_intervals(part, level) for part in _parts(chunk, INTERVALS_AT_ONCE)]
+        return np.concatenate([low for low, _ in parts]), np.concatenate([high for _, high in parts])
 
     def answered(self, chunk: Chunk, probabilities: Probabilities, raw: RawRows, keys: Keys = None) -> None:
         """Count answered rows; `classify` counts its own records, except for `count_rows`."""

@@ -4,16 +4,23 @@ import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import anyio.to_thread
+import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 from learners.circuits.map.solvers import look_up
 from learners.errors import Cancelled
+from learners.models.explanation import explain
 from learners.passes.threads import available_cores
+from learners.schema.encoding.json_records import encode_json_records
 from service.http.api import resources
 from service.http.api.bodies import InFlight
 from service.http.api.resources import Openings
+from service.http.api.scoring.predict import Predict
+from service.http.app import create_app
 from service.http.middleware import MAX_QUERY_BYTES, SIGN_IN_BYTES, BodyLimit, Deadlines
 from service.http.security import OPEN
 from service.product.datasets import registration
@@ -21,7 +28,9 @@ from service.product.inference import what_if_answers
 from service.product.inference.queries import answer_model_queries, query_deadline_check
 from service.product.inference.what_if_answers import PARTS, WhatIfRequest
 from service.requests.abandonment import ASKED, Asked, check_still_asked
+from service.serving import predictor
 from service.settings import Settings
+from tests.processes import wait_for
 
 CHUNK = 64 << 10
 
@@ -230,3 +239,87 @@ def test_what_ifs_that_compute_leave_the_threads_of_lists_free():
 
     asyncio.run(asked())
     assert most[0] == n_places and n_threads == [0]
+
+
+def test_what_takes_long_computes_beside_queries_and_not_beside_lists(site):
+    model, calls = site.learn("beside", "kdb", k=1), []
+
+    class Recording:
+        async def run(self, work):
+            calls.append(1)
+            return await anyio.to_thread.run_sync(work)
+
+    settings = Settings(workspace=site.workspace, warm_up=False, job_workers=0)
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        wait_for(lambda: client.get("/readyz").status_code == 200)
+        client.app.state.opening.computing = Recording()
+        for n, path in enumerate(["explain", "score", "impute"]):
+            answer = client.post(f"/v1/models/{model.name}/{path}", json={"records": [{}]})
+            assert (answer.status_code, len(calls)) == (200, n + 1), answer.text
+
+
+def test_an_explanation_ends_when_nobody_waits_for_it(site):
+    model = model_of(site.learn("explained", "tan", average=True))
+    chunk = encode_json_records([{}, {"outlook": "rain"}], model.schema)
+    looks = []
+    whole = explain(model, chunk).contributions
+    np.testing.assert_array_equal(explain(model, chunk, lambda: looks.append(1)).contributions, whole)
+    n_looks = len(looks)
+    assert n_looks >= 2
+
+    def leave():
+        looks.append(1)
+        raise Cancelled("gone")
+
+    with pytest.raises(Cancelled, match="gone"):
+        explain(model, chunk, leave)
+    assert len(looks) == n_looks + 1
+
+
+def test_many_rows_are_predicted_in_parts_as_long_as_somebody_waits(site, monkeypatch):
+    version = site.learn("in-parts", "kdb", k=1, estimator="hdp-map")
+    served = predictor.map_model_version(version)
+    chunk = encode_json_records([{"outlook": word} for word in ("rain", "sunny", None)] * 7, served.schema)
+    whole = served.predict_proba(chunk), *served.credible_intervals(chunk, 0.9)
+    monkeypatch.setattr(predictor, "ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(predictor, "INTERVALS_AT_ONCE", 5)
+    for one, other in zip(whole, (served.predict_proba(chunk), *served.credible_intervals(chunk, 0.9)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    asked = Asked()
+    token = ASKED.set(asked)
+    try:
+        asked.is_abandoned = True
+        for ask in (lambda: served.predict_proba(chunk), lambda: served.credible_intervals(chunk, 0.9)):
+            with pytest.raises(Cancelled):
+                ask()
+    finally:
+        ASKED.reset(token)
+
+
+def test_a_large_prediction_ends_when_its_client_leaves(monkeypatch):
+    has_begun, steps = threading.Event(), []
+
+    def work(*_given):
+        has_begun.set()
+        while len(steps) < 60_000:
+            steps.append(1)
+            check_still_asked()
+            threading.Event().wait(0.001)
+
+    async def served(_reference):
+        return SimpleNamespace(schema=SimpleNamespace(n_classes=2))
+
+    async def asked():
+        predict, client = Predict(Settings(), InFlight(1 << 40)), Client(100_000)
+        monkeypatch.setattr(predict, "served", served)
+        monkeypatch.setattr(predict, "answer_batch", work)
+        more = {"query_string": b"", "fewpass.is_hot": True}
+        scope = scope_of(client, "POST", "/v1/models/m/predict", **more)
+        scope["fewpass.headers"][b"content-type"] = b"application/json"
+        request = asyncio.create_task(predict(scope, client.receive, client.send))
+        assert await asyncio.to_thread(has_begun.wait, 60)
+        client.leaves.set()
+        await request
+
+    asyncio.run(asked())
+    assert 0 < len(steps) < 60_000

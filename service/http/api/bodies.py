@@ -1,18 +1,21 @@
 """Request and response bodies: a limit on the bytes that all requests hold, and large bodies decoded piece by piece."""
 
+import asyncio
+import contextlib
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Self, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from learners.passes.memory import release_free_memory
 from service.http.api.json_bodies import check_decoded_size
 from service.requests import problems
+from service.requests.abandonment import ASKED, Asked
 from service.requests.problems import BodyTooLarge, Overloaded, UnsupportedMediaType
 
 WORTH_GIVING_BACK = 64 << 20
@@ -99,6 +102,34 @@ async def read_body(receive: Receive, length: int | None, max_bytes: int, hold: 
             hold.add(len(part))
         parts.append(part)
     return b"".join(parts) if len(parts) > 1 else parts[0]
+
+
+@contextlib.asynccontextmanager
+async def watched_client(receive: Receive, *, is_watched: bool = True) -> AsyncIterator[asyncio.Future[Message]]:
+    """Mark the request of this task abandoned, which ends its work on threads, once it is late, the server stops or,
+    with `is_watched`, its client leaves. Whoever needs the message that the client has left waits for the future.
+    """
+    left: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+    request = Asked()
+    ASKED.set(request)
+    watch = asyncio.create_task(_watch(receive, left, request)) if is_watched else None
+    try:
+        yield left
+    except asyncio.CancelledError:  # it is late, or the server stops
+        request.is_abandoned = True
+        raise
+    finally:
+        if watch is not None:
+            watch.cancel()
+
+
+async def _watch(receive: Receive, left: asyncio.Future[Message], request: Asked) -> None:
+    """Wait until the client disconnects and mark the request abandoned."""
+    while (message := await receive())["type"] != "http.disconnect":
+        pass
+    request.is_abandoned = True
+    if not left.done():
+        left.set_result(message)
 
 
 async def send_problem_body(error: Exception, scope: Scope, send: Send) -> None:

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import anyio.to_thread
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from learners.models.explanation import explain
 from service.http.api.scoring.predict import JSON, Predict, parse_predict_headers, parse_predict_options
+from service.requests.abandonment import check_still_asked
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge
 from service.requests.roles import needs_role
@@ -46,7 +46,10 @@ class ExplainResponse(msgspec.Struct):
 
 @needs_role(Role.PREDICT)
 async def explain_endpoint(request: Request) -> Response:
-    """Explain predictions; rows are read as the predict endpoint reads them."""
+    """Explain predictions; rows are read as the predict endpoint reads them.
+
+    Rows that lack columns need hundreds of predictions each, so explanations run beside queries and not beside lists.
+    """
     predict: Predict = request.app.predict
     content_type, _, _ = parse_predict_headers(request.scope)
     options = parse_predict_options(request.scope["query_string"])
@@ -62,12 +65,12 @@ async def explain_endpoint(request: Request) -> Response:
         check_class_answer_size(chunk.n_rows, len(served.classes))
         return msgspec.json.encode(explain_response_members(served, chunk))
 
-    return Response(await anyio.to_thread.run_sync(work), media_type=JSON)
+    return Response(await request.app.state.opening.computing.run(work), media_type=JSON)
 
 
 def explain_response_members(served: Served, chunk: Any) -> JSONObject:
     """Return the members of an `ExplainResponse`."""
-    explained = explain(served.model, chunk)
+    explained = explain(served.model, chunk, check_still_asked)
     classes = served.classes
     names = [attribute.name for attribute in served.schema.attributes]
     parts = explained.predicted, explained.against, explained.log_odds, explained.prior, explained.contributions

@@ -1,5 +1,6 @@
 """POST /v1/models/{name}/predict: a plain ASGI endpoint with msgspec in and out, because it is the hot path."""
 
+from functools import partial
 from typing import Annotated, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -30,6 +31,7 @@ from service.http.api.bodies import (
     row_body_decoder,
     send_body,
     send_problem_body,
+    watched_client,
 )
 from service.http.api.json_bodies import check_json_size, decode_json_body
 from service.requests import problems
@@ -220,7 +222,9 @@ class Predict:
                 return JSON, self.answer_json(served, self.parse(body), options)
             if content_type == ARROW and (found := self.quick_batch(served, body, options)) is not None:
                 return self.answer_chunk(served, self.checked_chunk(served, *found, options), accept, options)
-            return await anyio.to_thread.run_sync(self.answer_batch, served, body, content_type, accept, options, hold)
+            async with watched_client(receive):
+                work = partial(self.answer_batch, served, body, content_type, accept, options, hold)
+                return await anyio.to_thread.run_sync(work)
 
     def quick_batch(
         self, served: Served, body: bytes, options: Options
@@ -303,7 +307,7 @@ class Predict:
         response = {"model": served.name, "version": served.version}
         response |= class_answer_json(served.classes, probabilities, options.top_k)
         if options.interval is not None:
-            low, high = served.model.credible_intervals(rows.chunk, options.interval)
+            low, high = served.credible_intervals(rows.chunk, options.interval)
             response["intervals"] = encode_json_rows(np.stack([low, high], axis=2))
         if ids is not None:
             response["ids"] = ids
@@ -326,7 +330,7 @@ class Predict:
             return JSON, self._json(served, rows, options)
         check_class_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
         check_class_columns(len(served.classes), options.top_k)
-        intervals = None if options.interval is None else served.model.credible_intervals(rows.chunk, options.interval)
+        intervals = None if options.interval is None else served.credible_intervals(rows.chunk, options.interval)
         probabilities = served.predict_proba(rows.chunk)
         if options.top_k is None:
             batch = predictions_batch(served.classes, probabilities, intervals)

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 
-import anyio.to_thread
 import msgspec
 import numpy as np
 from starlette.requests import Request
@@ -153,7 +152,7 @@ class Densities:
             self.predict.held(body, JSON, hold)
             return msgspec.json.encode(work(served, decode_json_body(read, body, ROWS)))
 
-        return Response(await anyio.to_thread.run_sync(answer), media_type=JSON)
+        return Response(await request.app.state.opening.computing.run(answer), media_type=JSON)
 
     def _scored(self, served: Served, request: ScoreRequest) -> JSONObject:
         pause = self._pause("score")
