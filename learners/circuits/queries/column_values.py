@@ -26,6 +26,9 @@ from learners.schema.times_and_durations import clock_kind_and_ticks, parse_dura
 
 DAY_S = 86_400
 INTEGER = re.compile(r"u?int\d+")
+DECIMAL = re.compile(r"decimal\d+\(\d+, (-?\d+)\)")
+MICROS = 10**6
+COARSE = {"timestamp[s": MICROS, "timestamp[m": 1000}  # microseconds that the coarse types of moments tell apart
 DAY_LETTERS = len("2026-01-31")
 
 
@@ -93,15 +96,37 @@ def raw_value(columns: Columns, v: int, code: float) -> RawValue:
 
 
 def cell_value(columns: Columns, v: int, code: float) -> RawValue:
-    """Return the raw value of a code or number as a cell of its column holds it: whole in a column of integers, a day in one of
-    dates; as `with_cells` does.
+    """Return the raw value of a code or number as JSON holds a cell of its column, as `with_cells` does for Arrow: numbers in the
+    steps of the column's type, a day in one of dates, times of a zone in UTC with a Z.
     """
-    value = raw_value(columns, v, code)
-    kind = "" if v == columns.class_variable else columns.schema.attributes[v].arrow_type
-    if isinstance(value, float) and INTEGER.fullmatch(kind) and np.isfinite(value):
+    if v == columns.class_variable or columns.schema.attributes[v].kind == "nominal":
+        return raw_value(columns, v, code)
+    attribute = columns.schema.attributes[v]
+    kind = attribute.arrow_type
+    number = float(_middles(columns, v)[int(code)]) if is_binned_variable(columns, v) else code
+    if not np.isfinite(number):
+        return number
+    if kind == "bool":
+        return number >= 0.5
+    if INTEGER.fullmatch(kind):
         limits = np.iinfo(kind)
-        return min(max(round(value), int(limits.min)), int(limits.max))
-    return value[:DAY_LETTERS] if isinstance(value, str) and kind.startswith("date") else value
+        return min(max(round(number), int(limits.min)), int(limits.max))
+    if (decimal := DECIMAL.fullmatch(kind)) is not None:
+        return float(np.round(number, int(decimal[1])))
+    if attribute.clock is not None:
+        name, ticks = attribute.clock
+        return attribute.number_in_words(
+            min(max(round(number), 0), DAY_S * ticks - 1) if name == "time" else round(number)
+        )
+    if attribute.is_time:
+        coarse = COARSE.get(kind[: len("timestamp[s")], 1)
+        number = float(np.trunc(np.round(number * MICROS) / coarse) * coarse / MICROS)
+    words = attribute.number_in_words(number)
+    if not isinstance(words, str):
+        return words
+    if kind.startswith("date"):
+        return words[:DAY_LETTERS]
+    return f"{words if 'T' in words else f'{words}T00:00:00'}Z" if "tz=" in kind else words
 
 
 def _middles(columns: Columns, v: int) -> Floats:

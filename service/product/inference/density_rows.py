@@ -286,7 +286,8 @@ def write_imputed_rows(
 ) -> JSONObject:
     """Write the rows with their missing cells filled, in bounded memory.
 
-    Returns `n_rows`, `n_filled` by column and `n_left`, as `Filled` has them. Raises InvalidRequest, UnknownColumn,
+    `warn` gets a sentence about numbers that are middles of intervals, about other columns of the model that the data lacks, and
+    what `UnlikeTraining` finds. Returns `n_rows`, `n_filled` by column and `n_left`, as `Filled` has them. Raises InvalidRequest, UnknownColumn,
     InvalidEvidence or SchemaError.
     """
     check_rows_output(output, replace=replace)
@@ -302,7 +303,11 @@ def write_imputed_rows(
                 f"Column {model.columns.names[v]!r} was cut into intervals, so its cells get the midpoint of an interval. For exact "
                 "numbers, train a circuit (learner spn) with leaves=gaussian."
             )
-    counts = Filled()
+    absent = {attribute.name for attribute in model.schema.attributes}.difference(names)
+    if len(absent) < model.schema.n_attributes and absent.difference(filling.columns):
+        for absence in absent_column_warnings(model, source):
+            warn(absence)
+    counts, unlike = Filled(), UnlikeTraining(model.schema)
 
     def of(numbered: tuple[int, pa.RecordBatch]) -> tuple[list[pa.RecordBatch], Filled]:
         first_row, batch = numbered
@@ -310,9 +315,11 @@ def write_imputed_rows(
 
     with output_draft(output, replace=replace) as draft, RowWriter(draft, output, source.arrow_schema.names) as writer:
         rows = source.batches() if source.n_rows else iter([pa.RecordBatch.from_pylist([], source.arrow_schema)])
-        for batches, own in ordered_thread_map(of, batches_with_first_row(rows), threads):
+        for batches, own in ordered_thread_map(of, batches_with_first_row(unlike.watch(rows)), threads):
             for batch in batches:
                 writer.write(batch)
             counts.add(own)
             report({"step": "impute", "rows_done": counts.n_rows, "rows_total": source.n_rows})
+    for words in unlike.warnings():
+        warn(words)
     return {"n_rows": counts.n_rows, "n_filled": dict(counts.n_filled), "n_left": counts.n_left}

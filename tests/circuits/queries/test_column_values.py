@@ -116,22 +116,41 @@ def test_a_cell_of_a_record_is_that_of_a_file(leaves):
     """Over REST, a column of whole numbers got fractions, and one of dates the noon of a day."""
     table = table_of_types()
     table = table.append_column("day", table["when"].cast(pa.date32(), safe=False))
+    table = table.append_column("berlin", table["when"].cast(pa.timestamp("s", tz="Europe/Berlin"), safe=False))
+    table = table.append_column("local", table["when"].cast(pa.timestamp("us")))
+    table = table.append_column("took", table["whole"].cast(pa.int64()).cast(pa.duration("s")))
     model = learned(table, states=2, passes=3, leaves=leaves)
-    whole = [f.name for f in table.schema if pa.types.is_integer(f.type) or pa.types.is_date(f.type)]
     (batch,) = table.combine_chunks().to_batches()
     x, is_missing = rows_of_batch(model.columns, batch), missing_cells(model.columns, batch)
     rounded = set()
     for how in ("mode", "mean", "draw"):
         values = fill_cells(model, x, is_missing, how, nameable=nameable(model.columns), seed=1)[0]
-        for name in whole:
+        for name in table.column_names:
             v = model.columns.number[name]
             own = values[v][is_missing[v]]
             column = with_cells(model.columns, v, pa.nulls(own.size, table.schema.field(name).type), own)
-            expected = [cell.isoformat() if isinstance(cell, dt.date) else cell for cell in column.to_pylist()]
+            expected = [in_json(cell) for cell in column.to_pylist()]
             cells = [cell_value(model.columns, v, number) for number in own.tolist()]
             assert cells == expected and list(map(type, cells)) == list(map(type, expected)), name
             rounded |= {name} if cells != [raw_value(model.columns, v, number) for number in own.tolist()] else set()
-    assert rounded == {"whole", "day"}
+    assert rounded >= {"whole", "day", "berlin", "price", "took"}
+
+
+def in_json(cell):
+    """Write a cell of an Arrow column as JSON has it: a time of a zone in UTC, with a Z."""
+    match cell:
+        case Decimal():
+            return float(cell)
+        case dt.timedelta():
+            return f"PT{int(cell.total_seconds())}S"
+        case dt.datetime(tzinfo=None) | dt.time():
+            return cell.isoformat()
+        case dt.datetime():
+            return cell.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
+        case dt.date():
+            return cell.isoformat()
+        case _:
+            return cell
 
 
 def test_a_column_of_string_views_is_filled_and_stays_one(typed):

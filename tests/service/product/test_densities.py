@@ -130,6 +130,13 @@ def test_on_the_command_line(here, weather_files, tmp_path):
     assert "--force" in fewpass("score", "air", weather_files[1], "-o", out, "--json", workspace=root, code=1).stderr
     shown = fewpass("impute", "sky", weather_files[1], "-o", tmp_path / "full.parquet", workspace=root)
     assert "outlook:" in shown.stdout and "was cut into intervals" in shown.stderr
+    pq.write_table(
+        pa.table({"outlook": ["Sunny", "Sunny"], "humidity": pa.nulls(2, pa.float64())}), tmp_path / "new.parquet"
+    )
+    shown = fewpass("impute", "sky", tmp_path / "new.parquet", "-o", tmp_path / "filled.parquet", workspace=root).stderr
+    assert (
+        "The data lacks columns of the model" in shown and "'outlook' has only values that training never had" in shown
+    )
 
 
 def test_over_rest(site, circuit):
@@ -148,7 +155,10 @@ def test_over_rest(site, circuit):
     drawn = {"records": [{}], "how": "draw", "draws": 50, "seed": 1}
     told = site.client.post("/v1/models/weather/impute", json=drawn).json()
     assert {row["class"] for row in told["records"]} == {"yes", "no"} and len(told["records"]) == 50
-    assert {type(row["windy"]) for row in told["records"]} == {bool}
+    assert {type(row["windy"]) for row in told["records"]} == {bool} and "warnings" not in told
+    for path in ("score", "impute"):
+        told = site.client.post(f"/v1/models/sky/{path}", json={"records": [{"outlook": "Sunny"}]}).json()
+        assert "Column 'outlook' has only values that training never had, such as 'Sunny'" in told["warnings"][0]
 
 
 @pytest.mark.parametrize("path", ["score", "impute"])

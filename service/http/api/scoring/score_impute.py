@@ -14,6 +14,7 @@ from learners.circuits.queries.column_values import cell_value, fill_cells, name
 from learners.kernels.arrays import Array
 from learners.models.estimation import Average, GraphPrior
 from learners.models.query import How
+from learners.monitoring.served_counts import RecordRows
 from learners.schema import Chunk
 from learners.schema.encoding.json_records import encode_json_columns, encode_json_records
 from service.http.api.bodies import Record, row_body_decoder
@@ -45,6 +46,9 @@ from storage.control.api_keys_and_sessions import Role
 SCORE_PATH, IMPUTE_PATH = "/v1/models/{name}/score", "/v1/models/{name}/impute"
 ROWS_AT_ONCE = 256  # between two looks at the clock
 Overlooked = Annotated[bool, msgspec.Meta(description="Ignore columns that the model does not know.")]
+Unlike = Annotated[
+    list[str] | None, msgspec.Meta(description="What all rows have that no training row had; absent if nothing.")
+]
 Rows = TypeVar("Rows")
 
 
@@ -104,6 +108,7 @@ class ScoreResponse(msgspec.Struct):
         JSONObject | None,
         msgspec.Meta(description="Average over graphs: exact, or from n draws with the standard error of the mean."),
     ] = None
+    warnings: Unlike = None
 
 
 class ImputeResponse(msgspec.Struct):
@@ -119,6 +124,7 @@ class ImputeResponse(msgspec.Struct):
             description="Number of cells that could not be filled: in impossible rows, or because a draw gave a rare value without a name."
         ),
     ]
+    warnings: Unlike = None
 
 
 class Densities:
@@ -156,7 +162,7 @@ class Densities:
 
     def _scored(self, served: Served, request: ScoreRequest) -> JSONObject:
         pause = self._pause("score")
-        model, chunk, _ = self._rows(served, request)
+        model, chunk, records = self._rows(served, request)
         x, parts = model.columns.rows_of_chunk(chunk), [np.empty(0)]
         average = None if request.average is None else request.average.average()
         over = graph_averaged_scorer(served.model, average, chunk.n_rows, pause)
@@ -175,7 +181,7 @@ class Densities:
             "surprise_ranks": ranks.tolist(),
             "densities": density_columns(model),
             "average": None if over is None else over.to_json(),
-        }
+        } | _warnings(served, records)
 
     def _imputed(self, served: Served, request: ImputeRequest) -> JSONObject:
         pause = self._pause("impute")
@@ -187,8 +193,8 @@ class Densities:
             raise BodyTooLarge(detail, max_rows=most)
         completed, n_filled, n_left = _completed(model, model.columns.rows_of_chunk(chunk), records, filling, pause)
         served.count_rows(chunk.n_rows)
-        head = {"model": served.name, "version": served.version}
-        return head | {"records": encode_json_rows(completed), "n_filled": n_filled, "n_left": n_left}
+        answer: JSONObject = {"model": served.name, "version": served.version, "records": encode_json_rows(completed)}
+        return answer | {"n_filled": n_filled, "n_left": n_left} | _warnings(served, records)
 
     def _pause(self, kind: str) -> Callable[[], None]:
         """Return the check that stops an answer after the time limit of a request."""
@@ -205,6 +211,12 @@ class Densities:
             chunk = encode_json_columns(columns, model.schema)
             records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         return model, _with_class(model, chunk, records), records
+
+
+def _warnings(served: Served, records: list[Record]) -> JSONObject:
+    """Return `warnings` about rows that are all unlike those of training, if there are any."""
+    warnings = served.unlike_training_warnings(RecordRows(records)) if records else []
+    return {"warnings": warnings} if warnings else {}
 
 
 def _completed(
