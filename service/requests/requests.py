@@ -245,7 +245,7 @@ class ImputeRequest(ScoringRequest):
         return self
 
 
-MOST_CONDITIONS = 100  # of one job that forgets
+MOST_CONDITIONS, MOST_CONDITION_CHARACTERS = 100, 50_000  # of one job that forgets
 OneCondition = Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
@@ -292,6 +292,14 @@ class ForgetRequest(LimitedRequest):
     def _one_source(self) -> Self:
         if (self.dataset is None) == (self.model is None):
             raise ValueError("give either 'dataset' or 'model'")
+        return self
+
+    @model_validator(mode="after")
+    def _short_enough(self) -> Self:
+        if sum(map(len, self.conditions)) > MOST_CONDITION_CHARACTERS:
+            raise ValueError(
+                f"the conditions of one job may have {MOST_CONDITION_CHARACTERS:,} characters together; forget in several jobs"
+            )
         return self
 
     @property

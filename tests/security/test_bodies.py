@@ -28,6 +28,7 @@ from service.product.inference import what_if_answers
 from service.product.inference.queries import answer_model_queries, query_deadline_check
 from service.product.inference.what_if_answers import PARTS, WhatIfRequest
 from service.requests.abandonment import ASKED, Asked, check_still_asked
+from service.requests.requests import MOST_CONDITION_CHARACTERS, ForgetRequest
 from service.serving import predictor
 from service.settings import Settings
 from tests.processes import wait_for
@@ -245,9 +246,9 @@ def test_what_takes_long_computes_beside_queries_and_not_beside_lists(site):
     model, calls = site.learn("beside", "kdb", k=1), []
 
     class Recording:
-        async def run(self, work):
+        async def run(self, work, *arguments):
             calls.append(1)
-            return await anyio.to_thread.run_sync(work)
+            return await anyio.to_thread.run_sync(work, *arguments)
 
     settings = Settings(workspace=site.workspace, warm_up=False, job_workers=0)
     with TestClient(create_app(settings), base_url="http://localhost") as client:
@@ -256,6 +257,13 @@ def test_what_takes_long_computes_beside_queries_and_not_beside_lists(site):
         for n, path in enumerate(["explain", "score", "impute"]):
             answer = client.post(f"/v1/models/{model.name}/{path}", json={"records": [{}]})
             assert (answer.status_code, len(calls)) == (200, n + 1), answer.text
+        calls.clear()
+        for n, path in enumerate(
+            ["structure.svg", "graph.bif", "model.sql?table=t", "circuit", "edges.svg", "trace.svg"]
+        ):
+            answer = client.get(f"/v1/models/{model.name}/{path}")
+            assert answer.status_code == (422 if path in ("edges.svg", "trace.svg") else 200), answer.text
+            assert len(calls) == n + 1
 
 
 def test_an_explanation_ends_when_nobody_waits_for_it(site):
@@ -323,3 +331,11 @@ def test_a_large_prediction_ends_when_its_client_leaves(monkeypatch):
 
     asyncio.run(asked())
     assert 0 < len(steps) < 60_000
+
+
+def test_conditions_of_one_job_have_a_bounded_length_together():
+    conditions = [f"a = '{number:0>992}'" for number in range(50)]
+    assert sum(map(len, conditions)) <= MOST_CONDITION_CHARACTERS
+    assert len(ForgetRequest(dataset="d", where=conditions).conditions) == 50
+    with pytest.raises(ValueError, match="50,000 characters together; forget in several jobs"):
+        ForgetRequest(dataset="d", where=[*conditions, "b = " + "1" * 1_000])
