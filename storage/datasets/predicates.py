@@ -74,13 +74,13 @@ class RowPredicate:
         equalities = [_equality(part) for part in parts]
         return [equality for equality in equalities if equality is not None]
 
-    def mask(self, rows: pa.RecordBatch, *, is_strict: bool = False) -> NDArray[np.bool_]:
+    def mask(self, rows: pa.RecordBatch | pa.Table, *, is_strict: bool = False) -> NDArray[np.bool_]:
         """Mask of the rows that match the condition, (n_rows,) bool.
 
         With `is_strict` a value with which it cannot be computed is an error, and not a row that does not fulfil it. Raises
         InvalidPredicate also if a column is missing, or types do not allow the comparison.
         """
-        table = pa.Table.from_batches([rows])
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         # TRY: text in a column of numbers, 0 as a divisor, a sum too large. One such value in a file that comes next year
         # must not end every training from then on.
         result = f"{'' if is_strict else 'TRY'}(\n{self.text}\n) AS is_true"

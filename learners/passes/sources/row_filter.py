@@ -85,20 +85,24 @@ class Excess(Condition):
         held, excluded = np.ones(rows.num_rows, bool), np.ones(rows.num_rows, bool)
         for condition in self.held:
             held &= condition.mask(rows, file, fragment, offset)
-        for condition in self.excluded:
+        for condition in self._others:
             excluded &= condition.mask(rows, file, fragment, offset)
         return held & ~excluded
 
     def held_rows(self) -> dict[int, int] | None:
         """Return at most how many rows of each row group meet the condition, without groups where none does; None if unknown."""
-        texts = {condition.text for condition in self.held}
         most: dict[int, int] = {}
-        for condition in self.excluded:
-            if condition.text not in texts:
-                if (less := condition.left_out()) is None:
-                    return None
-                most = {group: most.get(group, 0) + less.get(group, 0) for group in most.keys() | less.keys()}
+        for condition in self._others:
+            if (less := condition.left_out()) is None:
+                return None
+            most = {group: most.get(group, 0) + less.get(group, 0) for group in most.keys() | less.keys()}
         return most
+
+    @property
+    def _others(self) -> list[Condition]:
+        """Excluded conditions that rows which meet the first ones may not meet."""
+        texts = {condition.text for condition in self.held}
+        return [condition for condition in self.excluded if condition.text not in texts]
 
 
 class Selection:
