@@ -47,9 +47,9 @@ def customers(n_rows: int, *, is_sorted: bool, seed: int = 0) -> Path:
     table = pa.table(
         {
             "customer": customer,
-            "region": [f"region {i}" for i in region],
+            "region": pc.take(pa.array([f"region {i}" for i in range(12)]), region),
             "channel": pc.take(pa.array(["web", "shop", "phone", "app"]), channel),
-            "product": [f"product {i}" for i in product],
+            "product": pc.take(pa.array([f"product {i}" for i in range(40)]), product),
             "age": age,
             "amount": amount,
             "weight": weight,

@@ -17,8 +17,8 @@ LOADED_OBJECTS = 1_000_000
 # are not used here: .8 s and 70 MB. Numba needs YAML for a file of settings.
 WITHOUT = {"xgboost": "sklearn", "numba": "yaml"}
 NUMBA_SETTINGS = ".numba_config.yaml"
-# Packages that scipy.optimize names without using them: a third of its time.
-UNUSED = frozenset({"numpy.f2py", "numpy.testing", "scipy.spatial"})
+# What scipy.optimize names without using it: a third of its time. The last one loads scipy.fft.
+UNUSED = frozenset({"numpy.f2py", "numpy.testing", "scipy.spatial", "scipy.linalg._decomp_interpolative"})
 PR_SET_PDEATHSIG = 1  # of Linux' sys/prctl.h
 USUAL_THRESHOLDS = gc.get_threshold()
 
@@ -186,7 +186,7 @@ def configure_once_imported(name: str, configure: Callable[[Any], None]) -> None
 
 
 class _LoadedWhenUsed:
-    """Import finder for packages that load at the first look at one of their names."""
+    """Import finder for modules that load at the first look at one of their names."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, *_: object) -> ModuleSpec | None:
         spec = PathFinder.find_spec(fullname, path) if fullname in UNUSED else None

@@ -414,6 +414,7 @@ def _write_version(workspace: Workspace, request: TrainRequest, run: Run) -> Mod
         Path(run.receipts["learn"]["path"]), run.receipts["evaluate"].get("report")
     )
     files = write_model(workspace.layout.models, request.model, number, header, arrays, tables)
+    provenance.remember_written_provenance(files, tables)
     return register_model_version(
         workspace.control,
         ModelVersion(

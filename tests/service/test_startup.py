@@ -60,16 +60,17 @@ import sys
 from service import startup
 startup.skip_unused_imports()
 import scipy.optimize
-before = "unittest" in sys.modules
+before = {"unittest", "scipy.fft"} & set(sys.modules)
 import numpy.testing
 numpy.testing.assert_equal(1, 1)
-import scipy.spatial
-print(before, "unittest" in sys.modules, scipy.spatial.ConvexHull([[0, 0], [0, 1], [1, 0]]).volume)
+import scipy.spatial, scipy.linalg.interpolative
+rank, _, _ = scipy.linalg.interpolative.interp_decomp(numpy.ones((2, 2)), 1e-6, rand=False)
+print(len(before), "unittest" in sys.modules, rank, scipy.spatial.ConvexHull([[0, 0], [0, 1], [1, 0]]).volume)
 """
 
 
 def test_a_package_that_is_only_named_loads_when_it_is_used():
-    assert subprocess.check_output([sys.executable, "-c", UNUSED], text=True).split() == ["False", "True", "0.5"]
+    assert subprocess.check_output([sys.executable, "-c", UNUSED], text=True).split() == ["0", "True", "1", "0.5"]
 
 
 @pytest.mark.parametrize("is_there", [False, True])

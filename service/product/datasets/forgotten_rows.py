@@ -128,16 +128,16 @@ def _searched_together(
     Leaves out row groups whose bounds exclude the condition. `read` is called after each batch.
     """
     together: list[tuple[int, pa.RecordBatch]] = []
-    equalities = predicate.equalities(all_of_it=all_of_it)
+    n_bytes, equalities = 0, predicate.equalities(all_of_it=all_of_it)
     for fragment in source.fragments:
         if not all(source.may_equal(fragment, *equal) for equal in equalities):
             continue
         for batch in source.read(fragment, list(predicate.columns)):
-            is_full = sum(other.nbytes for _, other in together) >= SEARCHED_BYTES
-            if together and (is_full or batch.schema != together[0][1].schema):
+            if together and (n_bytes >= SEARCHED_BYTES or batch.schema != together[0][1].schema):
                 yield together
-                together = []
+                together, n_bytes = [], 0
             together.append((fragment.row_group, batch))
+            n_bytes += batch.nbytes
             read()
     if together:
         yield together

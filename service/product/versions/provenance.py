@@ -23,7 +23,7 @@ from storage.datasets.dataset_definitions import get_dataset
 from storage.datasets.forgotten import forgotten_rule_sha256
 from storage.errors import CorruptFile, NotFound
 from storage.models.compiled import map_compiled
-from storage.models.model_file import read_model_key_values
+from storage.models.model_file import ModelFiles, read_model_key_values
 from storage.models.model_versions import ModelVersion
 
 FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("n_rows", pa.int64()), ("footer_sha256", pa.string())])
@@ -117,8 +117,21 @@ def stored_provenance(version: ModelVersion) -> Mapping[str, str]:
 
 @lru_cache(maxsize=256)  # every step asks for it, and opening a model file takes 35 ms
 def _stored_provenance(path: Path, sha256: str) -> Mapping[str, str]:
-    del sha256  # of the file, which never changes
-    return MappingProxyType(read_model_key_values(path, "provenance"))
+    # The file with this hash never changes, so what this process has written into it need not be read.
+    written = _WRITTEN.pop((path, sha256), None)
+    return MappingProxyType(read_model_key_values(path, "provenance") if written is None else written)
+
+
+_WRITTEN: dict[tuple[Path, str], dict[str, str]] = {}  # of the last version that this process has written
+
+
+def remember_written_provenance(files: ModelFiles, tables: Mapping[str, pa.Table]) -> None:
+    """Keep the provenance of a version just written, for who asks for it next."""
+    written = tables["provenance"]
+    _WRITTEN.clear()
+    _WRITTEN[files.duckdb_path, files.sha256] = dict(
+        zip(written["name"].to_pylist(), written["value"].to_pylist(), strict=True)
+    )
 
 
 def request_at_snapshot(request: TrainRequest, snapshot: JSONMapping | None) -> TrainRequest:

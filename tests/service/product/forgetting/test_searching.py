@@ -22,7 +22,11 @@ ROWS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([None, "a", "b", "Ã
 def test_batches_that_are_judged_together_count_as_each_alone(rows, group_rows, searched_bytes):
     with tempfile.TemporaryDirectory() as folder:
         user, name = zip(*rows, strict=True)
-        pq.write_table(pa.table({"user": user, "name": pa.array(name, pa.string())}), f"{folder}/t.parquet", row_group_size=group_rows)
+        pq.write_table(
+            pa.table({"user": user, "name": pa.array(name, pa.string())}),
+            f"{folder}/t.parquet",
+            row_group_size=group_rows,
+        )
         source, predicate = Source.open(f"{folder}/t.parquet"), RowPredicate("user = 3 OR name <> 'a'")
         forgotten = Forgotten(Path(folder) / "forgotten.json")
         before, forgotten_rows.SEARCHED_BYTES = forgotten_rows.SEARCHED_BYTES, searched_bytes

@@ -14,6 +14,7 @@ import pytest
 
 from service import product
 from service.product.promotion import Measured, promotion_verdict
+from service.product.versions import provenance
 from service.requests import problems
 from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, PromotionRule, TrainRequest
@@ -22,6 +23,7 @@ from service.workspace import Workspace
 from storage.errors import NotFound
 from storage.files.atomic_files import sha256_of_file
 from storage.models import promotions
+from storage.models.model_file import read_model_key_values
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, ended_job, finished, train_job
 from tests.service.conftest import weather
@@ -251,6 +253,14 @@ def test_what_is_damaged_or_made_up_is_refused(workspace, exported, tmp_path):
 
 
 # Over REST
+
+
+def test_the_provenance_that_was_just_written_is_that_of_the_file(workspace, monkeypatch):
+    version = train(workspace)
+    with monkeypatch.context() as unread:
+        unread.setattr(provenance, "read_model_key_values", lambda *_: pytest.fail("read"))
+        written = provenance.stored_provenance(version)
+    assert dict(written) == read_model_key_values(version.duckdb_path, "provenance")
 
 
 def test_tags_lineage_rollback_and_pictures_over_rest(site):
