@@ -15,10 +15,10 @@ from service.product.datasets.forgotten_rows import count_matching_rows
 from storage.datasets.forgotten import Forgotten
 from storage.datasets.predicates import RowPredicate
 
-ROWS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([None, "a", "b", "Älter"])), min_size=1, max_size=40)
+ROWS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([None, "a", "b", "Älter"])), min_size=1, max_size=12)
 
 
-@given(ROWS, st.integers(1, 7), st.sampled_from([1, 100, 1 << 20]))
+@given(ROWS, st.integers(1, 5), st.sampled_from([1, 40, 1 << 20]))
 def test_batches_that_are_judged_together_count_as_each_alone(rows, group_rows, searched_bytes):
     with tempfile.TemporaryDirectory() as folder:
         user, name = zip(*rows, strict=True)
