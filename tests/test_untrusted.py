@@ -107,6 +107,15 @@ def test_no_change_of_an_array_leads_kernels_astray(kind):
             answers(header, arrays | {name: array})
 
 
+@pytest.mark.parametrize("kind", RUNS)
+@pytest.mark.parametrize("dtype", [">f8", ">i4", "c16", "M8[s]"])
+def test_arrays_of_types_that_no_kernel_reads_are_refused(kind, dtype):
+    header, arrays = written(kind)
+    name = next(iter(arrays))
+    with pytest.raises(InvalidArray, match=f"Array '{name}' of the model has the type '[<>].*', which no kernel reads"):
+        load_model(header, arrays | {name: np.zeros(3, dtype)}, is_trusted=False)
+
+
 def test_variances_that_are_no_numbers_are_refused():
     header, arrays = written("lookup")
     infinite = arrays | {"estimate_variance": arrays["estimate_variance"] | np.uint16(0x7F80)}

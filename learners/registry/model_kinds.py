@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, cast
 
-from learners.errors import LearnerError
+from learners.errors import InvalidArray, LearnerError
 from learners.kernels.arrays import Arrays
 from learners.models.model import Header, Model
 from learners.registry.kind import Kind
@@ -16,6 +16,7 @@ from learners.schema.checks import check_schema
 if TYPE_CHECKING:
     from learners.orders.model import OrderModel
 
+NUMBERS_AND_TEXT = "biufSU"  # kinds of numpy's types
 _CLASSIFIERS, _CIRCUITS = "learners.registry.kinds.classifier_kinds", "learners.registry.kinds.circuit_kinds"
 KINDS: MutableMapping[str, Kind] = LazyTable(
     {
@@ -67,6 +68,9 @@ def load_model(header: Mapping[str, object], arrays: Arrays, *, is_trusted: bool
         raise LearnerError(f"A model of kind {kind!r} needs another version of fewpass (known: {', '.join(KINDS)}).")
     if not is_trusted:
         check_schema(Schema.from_json(cast(Header, header)["schema"]))
+        for name, array in arrays.items():
+            if not array.dtype.isnative or array.dtype.kind not in NUMBERS_AND_TEXT:
+                raise InvalidArray(name, f"has the type {array.dtype.str!r}, which no kernel reads")
         if (check := KINDS[kind].check) is not None:
             check(header, arrays)
     return KINDS[kind].model.from_arrays(header, arrays)
