@@ -277,7 +277,8 @@ _ALWAYS: Headers = [
 _POLICY = b"content-security-policy"
 # Answers are data: whatever they hold, a browser that shows one loads and runs nothing. Pictures bring their own styles.
 _STRICT = b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; sandbox"
-_DATA: Headers = [*_ALWAYS, (_POLICY, _STRICT)]
+# No cache keeps them: one between may not know that X-API-Key says who may read an answer, and browsers keep files.
+_DATA: Headers = [*_ALWAYS, (_POLICY, _STRICT), (b"cache-control", b"no-store")]
 # Pages run our own files, ask this server, and nothing else: no script or style stands in them.
 _OWN = b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
 _OWN += b"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"

@@ -127,6 +127,7 @@ def test_browsers_are_told_to_show_answers_and_to_run_nothing(site):
         assert "script-src" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff" and answer.headers["x-frame-options"] == "DENY"
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        assert answer.headers["cache-control"] == "no-store"
 
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/read", "/docs/licences"])
