@@ -48,7 +48,7 @@ PAGES = "/console"
 ADMINISTRATOR = "FEWPASS_ADMIN_KEY"
 NO_KEY = "a request without a key"
 MAX_VERIFIED = 1_000
-ONCE = (b"authorization", b"x-api-key", b"host")
+ONCE = (b"authorization", b"x-api-key", b"host", b"content-encoding")
 
 
 class Guard:
@@ -241,8 +241,8 @@ def api_token_from_headers(headers: dict[bytes, bytes]) -> bytes | None:
 
 
 def check_single_headers(raw: list[tuple[bytes, bytes]]) -> None:
-    """Refuse a repeated header that identifies the caller or the host, since programs disagree on which to use
-    (InvalidRequest).
+    """Refuse a repeated header that identifies the caller or the host, or says how to read the body, since programs
+    disagree on which to use (InvalidRequest).
     """
     names = [name for name, _ in raw]
     for name in ONCE:

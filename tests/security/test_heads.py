@@ -73,6 +73,8 @@ def test_of_two_headers_that_say_who_asks_none_counts(name, path):
     check_single_headers([(b"accept", b"a"), (b"accept", b"b"), BEARER])
     with pytest.raises(InvalidRequest, match="two headers Authorization"):
         check_single_headers([BEARER, BEARER])
+    with pytest.raises(InvalidRequest, match="two headers Content-Encoding"):
+        check_single_headers([(b"content-encoding", b"gzip"), (b"content-encoding", b"identity")])
 
 
 def test_a_key_has_a_bounded_number_of_sessions(tmp_path, monkeypatch):
