@@ -145,17 +145,26 @@ def evaluate_versions(
     *,
     columns: JSONMapping | None = None,
 ) -> JSONObject:
-    """Measure several versions on the same rows, read once per version; InvalidRequest for a model without classes.
+    """Measure several versions on the same rows, read once per version; InvalidRequest for a model without classes, and for
+    models that predict different columns.
 
     Returns `models`, the metrics of each; `differences`, of each but the first the mean of its log loss less that of the
     first, row by row, with its standard error; `warnings` if there are any.
     """
     models, losses, warnings = [], [], []
+    target: str | None = None
     uris = materialise_database_uris(workspace, uris)
     for reference in references:
         version = load_served_model(workspace, reference)
         if version.schema.target is None:
             raise InvalidRequest(f"{reference} predicts no class: evaluate it separately.", field="model")
+        target = version.schema.target if target is None else target
+        if version.schema.target != target:
+            raise InvalidRequest(
+                f"{references[0]} predicts {target!r}, and {reference} predicts {version.schema.target!r}: their losses cannot be "
+                "compared. Evaluate them separately.",
+                field="model",
+            )
         rows = apply_schema_null_class(
             open_data_source(workspace, uris, is_remote=False, columns=columns, schema=version.schema), version.schema
         )

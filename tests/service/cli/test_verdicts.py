@@ -90,6 +90,13 @@ def test_two_versions_side_by_side(trained):
     assert "which chance alone can explain" in " ".join(shown.split()), "one row has no standard error"
 
 
+def test_models_of_different_columns_are_not_put_side_by_side(trained):
+    with Workspace(Settings(workspace=trained / "workspace")) as workspace:
+        learn(workspace, trained / "a.parquet", "sky", target="outlook", columns={"outlook": {"null_class": "drop"}})
+        with pytest.raises(InvalidRequest, match="rain@1 predicts 'class', and sky@1 predicts 'outlook'"):
+            product.evaluate_versions(workspace, ["rain@1", "sky@1"], [str(trained / "test.parquet")])
+
+
 @pytest.mark.parametrize(
     ("metrics", "words"),
     [
