@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from learners.classifiers.baselines.boosted_checks import check_booster
 from learners.classifiers.lookup.checks import check_lookup_arrays, check_lookup_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.correction.forest import check_forest
@@ -55,8 +54,6 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
         check_discriminant(schema, arrays)
     if header["weights"] is not None:
         check_forest(schema, arrays)
-        for i in range(len(header["weights"])):
-            check_booster(schema, f"booster_{i}", arrays)
 
 
 def _families(arrays: Arrays, n_views: int) -> Structure:

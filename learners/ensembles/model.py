@@ -24,6 +24,7 @@ from learners.classifiers.lookup.look_up_tables import (
 )
 from learners.classifiers.lookup.lookup import LookupModel, lookup_credible_intervals
 from learners.ensembles.correction.forest import (
+    forest_arrays,
     forest_from_arrays,
     forest_shap_values,
     no_packed_trees,
@@ -86,9 +87,7 @@ class Correction:
     """Boosted trees whose scores are added to those of the lookup tables."""
 
     forest: Forest  # all trees, weights multiplied in
-    # tuple of (n_bytes,) uint8: the same by XGBoost, in its UBJSON format: for SHAP values.
-    boosters: tuple[Uint8s, ...]
-    weights: tuple[float, ...]  # of the boosters
+    weights: tuple[float, ...]  # of the boosters that they come from
 
     def add_scores(self, x: Codes, sizes: Integers, scores: Floats) -> None:
         """Add the trees' scores to `scores` (n, n_classes) of codes (n_attributes, n), where attributes have this
@@ -238,7 +237,8 @@ class EnsembleModel(ModelDefaults):
             of_classes, values = self.discriminant.log_terms(chunk.x, self.schema.n_attributes)
             prior, terms = prior + of_classes, terms + values
         if self.correction is not None:
-            bias, values = forest_shap_values(self.schema, self.correction.boosters, self.correction.weights, chunk)
+            sizes, n_classes = self.schema.domain_sizes, self.schema.n_classes
+            bias, values = forest_shap_values(self.correction.forest, chunk.x, sizes, n_classes)
             prior, terms = prior + bias, terms + values
         return prior, terms
 
@@ -316,8 +316,7 @@ class EnsembleModel(ModelDefaults):
         if self.discriminant is not None:
             arrays |= self.discriminant.to_arrays()
         if self.correction is not None:
-            arrays |= {f"forest_{name}": array for name, array in self.correction.forest._asdict().items()}
-            arrays |= {f"booster_{i}": one for i, one in enumerate(self.correction.boosters)}
+            arrays |= forest_arrays(self.correction.forest)
         return header, arrays
 
     @classmethod
@@ -328,8 +327,7 @@ class EnsembleModel(ModelDefaults):
         weights = header["weights"]
         correction = None
         if weights is not None:
-            boosters = tuple(arrays[f"booster_{i}"] for i in range(len(weights)))
-            correction = Correction(forest_from_arrays(schema, arrays), boosters, tuple(weights))
+            correction = Correction(forest_from_arrays(schema, arrays), tuple(weights))
         tables = kernels.LookupTables(**{name: arrays[f"table_{name}"] for name in kernels.LookupTables._fields})
         entries = Entries(**{name: arrays[f"entry_{name}"] for name in Entries.__dataclass_fields__})
         discriminant = discriminant_from_arrays(arrays)

@@ -9,7 +9,6 @@ import pytest
 from scipy.special import logsumexp
 
 from learners import load_model
-from learners.classifiers.baselines.boosted import CodeTable, load_xgboost_booster
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.ensembles.cuts import OF_PAIRS, member_parent_grouping_index
@@ -67,9 +66,7 @@ def ensemble_scores(model, training, x, labels):
     scores = np.zeros((x.shape[1], len(labels)))
     if model.correction is not None:
         share = model.facts["correction"]["weights"]["from ensemble"]
-        boosters = [json.loads(bytes(load_xgboost_booster(one).save_raw("json"))) for one in model.correction.boosters]
-        numbers, is_absent = CodeTable(model.schema).features(x), (x == model.schema.domain_sizes[:, np.newaxis]).T
-        scores += naive.forest_scores(boosters, model.correction.weights, numbers, is_absent, n.size)[:, labels]
+        scores += naive.flat_forest_scores(model.correction.forest, x, model.schema.domain_sizes, n.size)[:, labels]
     if model.discriminant is not None:
         scores += naive.discriminant_scores(model.discriminant, x)[:, labels]
         share *= model.facts["discriminant"]["weights"]["ensemble"]

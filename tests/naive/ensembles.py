@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from itertools import product
 
 import numpy as np
 from scipy.stats import multivariate_normal
@@ -73,6 +74,50 @@ def forest_scores(boosters, weights, numbers, is_absent, n_classes):
             for row, own in enumerate(numbers):
                 scores[row, 1 if n_classes == 2 else group] += weight * tree_score(tree, own, is_absent[row])
     return scores
+
+
+def flat_forest_scores(forest, x, sizes, n_classes):
+    """(n_rows, n_classes) of a flat forest, of codes (n_attributes, n_rows), missing where not below sizes (n_attributes,)."""
+
+    def leaf(tree, place, row):
+        if place < 0:
+            return forest.leaves[forest.leaf_starts[tree] - 1 - place]
+        node = forest.node_starts[tree] + place
+        sides = [partial(leaf, tree, children[node], row) for children in (forest.lefts, forest.rights)]
+        attribute = forest.attributes[node]
+        code, left = int(row[attribute]), float(forest.left_shares[node])
+        if code >= sizes[attribute]:
+            return left * sides[0]() + (1.0 - left) * sides[1]()
+        if forest.highs[node] >= 0:
+            return sides[0 if forest.lows[node] <= code < forest.highs[node] else 1]()
+        word = int(forest.words[forest.word_starts[node] + code // 64])
+        return sides[0 if word >> code % 64 & 1 else 1]()
+
+    scores = np.zeros((x.shape[1], n_classes))
+    for tree, label in enumerate(forest.labels.tolist()):
+        root = 0 if forest.depths[tree] else -1
+        scores[:, label] += [leaf(tree, root, row) for row in x.T]
+    return scores
+
+
+def shapley_values(scores_of, x, sizes):
+    """Scores (n_rows, n_classes) where nothing is known, and the attributes' Shapley values (n_attributes, n_rows, n_classes) of a function
+    of codes (n_attributes, n_rows), by all sets of known attributes.
+    """
+    m = len(x)
+    of_sets = {}
+    for known in product((False, True), repeat=m):
+        of_sets[known] = scores_of(np.where(np.array(known)[:, np.newaxis], x, sizes[:, np.newaxis]).astype(x.dtype))
+    values = np.zeros((m, *of_sets[(False,) * m].shape))
+    for known, scores in of_sets.items():
+        n = sum(known)
+        for i in range(m):
+            if known[i]:
+                without = (*known[:i], False, *known[i + 1 :])
+                values[i] += (
+                    (scores - of_sets[without]) * math.factorial(n - 1) * math.factorial(m - n) / math.factorial(m)
+                )
+    return of_sets[(False,) * m], values
 
 
 def customers_of(tree, customers):

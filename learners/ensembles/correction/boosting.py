@@ -68,8 +68,7 @@ class Boosters:
         """
         if not self.boosters:
             return None
-        serialised = tuple(np.frombuffer(bytes(booster.save_raw("ubj")), np.uint8) for booster in self.boosters)
-        return Correction(flatten_xgboost_forest(schema, self.boosters, self.weights), serialised, self.weights)
+        return Correction(flatten_xgboost_forest(schema, self.boosters, self.weights), self.weights)
 
 
 def _settings(n_classes: int, seed: int) -> dict[str, Any]:

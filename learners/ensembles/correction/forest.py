@@ -8,21 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from learners.classifiers.baselines.boosted import CodeTable, load_xgboost_booster
 from learners.ensembles.correction.forest_kernels import ALWAYS, MASKED_DEPTH, WORD, Forest, PackedTrees
+from learners.ensembles.correction.shap_kernels import add_shap_values
 from learners.kernels.arrays import (
     Array,
     Arrays,
+    Codes,
     Floats,
+    Int32s,
     Integers,
     Mask,
     Uint8s,
     Uint64s,
     freeze_arrays,
-    offsets_from_sizes,
 )
 from learners.models.model import check_array_elements, check_array_type_and_shape
-from learners.schema import Chunk, Schema
+from learners.schema import Schema
 
 MAX_DEPTH = WORD - 1  # the kernel holds at most one side branch a level
 ROUNDS = 16
@@ -43,6 +44,10 @@ DTYPES = {
 }
 # Arrays that models of release 0.2.0 lack: all their trees are complete.
 LATER = ("lows", "highs", "lefts", "rights")
+# What a model does not store, as it follows: from the sizes of the domains, and from which children are splits.
+DERIVED = ("word_starts", "lefts", "rights")
+SPLITS = "forest_splits"  # (ceil(n_nodes / 4),) uint8: a bit for each left and right child, whether it is a split
+SHARES = (1 << 16) - 1  # shares are multiples of one part in so many, stored as uint16
 BY_WORDS = -1  # in `highs`: a split whose codes are in words
 BY_RANGE = -1  # in `PackedTrees.word_starts`: a split whose codes are a range, or a leaf
 MOST_PACKED = (1 << 15) - 1  # splits of a tree whose nodes have numbers of 16 bits
@@ -52,8 +57,8 @@ def flatten_xgboost_forest(schema: Schema, boosters: Sequence[Any], weights: Seq
     """Flatten the trees of several xgboost.Booster over a schema's codes (`CodeTable`), each booster's leaves
     multiplied by its weight.
     """
-    parts: dict[str, list[Array]] = {name: [np.empty(0, dtype)] for name, dtype in DTYPES.items()}
-    n_nodes = n_leaves = n_words = 0
+    parts: dict[str, list[Array]] = {name: [np.empty(0, DTYPES[name])] for name in DTYPES if name != "word_starts"}
+    n_nodes = n_leaves = 0
     for booster, weight in zip(boosters, weights, strict=True):
         for tree, group in _trees(booster):
             levels = _levels(tree)
@@ -63,15 +68,15 @@ def flatten_xgboost_forest(schema: Schema, boosters: Sequence[Any], weights: Seq
                 "labels": np.array([1 if schema.n_classes == 2 else group]),
                 "node_starts": np.array([n_nodes]),
                 "leaf_starts": np.array([n_leaves]),
-                "word_starts": n_words + own["word_starts"],
-                "leaves": weight * own["leaves"],
+                "leaves": (weight * own["leaves"]).astype(np.float32),
             }
-            for name, dtype in DTYPES.items():
-                parts[name].append(own[name].astype(dtype))
+            for name, arrays in parts.items():
+                arrays.append(own[name].astype(DTYPES[name]))
             n_nodes += own["attributes"].size
             n_leaves += own["leaves"].size
-            n_words += own["words"].size
-    forest = Forest(**{name: np.concatenate(parts[name]) for name in DTYPES})
+    whole = {name: np.concatenate(arrays) for name, arrays in parts.items()}
+    whole["word_starts"] = _word_starts(whole["highs"], schema.domain_sizes[whole["attributes"]])
+    forest = Forest(**whole)
     freeze_arrays(*forest)
     return forest
 
@@ -106,14 +111,13 @@ def _complete(schema: Schema, tree: Mapping[str, Any], levels: Sequence[Integers
             is_leaf = left[node] < 0
             attributes.append(0 if is_leaf else tree["split_indices"][node])
             words.append(_words(everything if is_leaf else _left_codes(schema, tree, node, categories)))
-            shares.append(1.0 if is_leaf else _left_share(tree, node))
+            shares.append(1.0 if is_leaf else float(_on_grid(_left_share(tree, node))))
             below += [node, node] if is_leaf else [left[node], right[node]]
         level = below
     n_splits = len(attributes)
     lefts, rights = complete_children(np.arange(n_splits), n_splits)
     return {
         "attributes": np.array(attributes),
-        "word_starts": offsets_from_sizes([own.size for own in words])[:-1],
         "words": np.concatenate([np.empty(0, np.uint64), *words]),
         "leaves": np.array([float(tree["split_conditions"][node]) for node in level]),
         "left_shares": np.array(shares),
@@ -148,21 +152,23 @@ def _ragged(schema: Schema, tree: Mapping[str, Any], levels: Sequence[Integers])
     is_nominal = np.isin(splits, np.fromiter(categories, np.int64))
     highs[is_nominal] = BY_WORDS
     words = [_words(_left_codes(schema, tree, node, categories)) for node in splits[is_nominal].tolist()]
-    word_starts = np.zeros(splits.size, np.int64)
-    word_starts[is_nominal] = offsets_from_sizes([own.size for own in words])[:-1]
     weights = np.array(tree["sum_hessian"], np.float64)
     total = weights[left[splits]] + weights[right[splits]]
     return {
         "attributes": attributes,
-        "word_starts": word_starts,
         "words": np.concatenate([np.empty(0, np.uint64), *words]),
         "leaves": conditions[leaves].astype(np.float64),
-        "left_shares": np.where(total > 0.0, weights[left[splits]] / np.where(total > 0.0, total, 1.0), 0.5),
+        "left_shares": _on_grid(np.where(total > 0.0, weights[left[splits]] / np.where(total > 0.0, total, 1.0), 0.5)),
         "lows": lows,
         "highs": highs,
         "lefts": place[left[splits]],
         "rights": place[right[splits]],
     }
+
+
+def _on_grid(share: Floats | float) -> Floats:
+    """Round shares of splits to multiples of 1 / `SHARES` between 0 and 1; only what completes a tree is 0 or 1."""
+    return np.asarray(np.clip(np.rint(np.asarray(share) * SHARES), 1, SHARES - 1) / SHARES)
 
 
 def _left_share(tree: Mapping[str, Any], node: int) -> float:
@@ -201,22 +207,61 @@ def _words(goes_left: Mask) -> Uint64s:
     return np.packbits(padded, bitorder="little").view(np.uint64)
 
 
-def forest_from_arrays(schema: Schema, arrays: Arrays) -> Forest:
-    """Build a forest from the arrays named `forest_…`, without copying.
+def forest_arrays(forest: Forest) -> Arrays:
+    """Return the arrays of a forest that `forest_from_arrays` needs, in the least space."""
+    arrays = {f"forest_{name}": array for name, array in forest._asdict().items() if name not in DERIVED}
+    arrays["forest_leaves"] = forest.leaves.astype(np.float32)
+    arrays["forest_left_shares"] = np.rint(forest.left_shares.astype(np.float64) * SHARES).astype(np.uint16)
+    arrays[SPLITS] = np.packbits(np.stack([forest.lefts >= 0, forest.rights >= 0], axis=1))
+    return arrays
 
-    Models of release 0.2.0 have complete trees only, whose children follow from their places.
-    """
+
+def forest_from_arrays(schema: Schema, arrays: Arrays) -> Forest:
+    """Build a forest from the arrays named `forest_…`: those of `forest_arrays`, or of release 0.2.0, whose trees are all complete."""
     parts = {name: arrays[f"forest_{name}"] for name in DTYPES if f"forest_{name}" in arrays}
-    if "lefts" not in parts:
-        n_splits = (np.int64(1) << parts["depths"]) - 1
-        n = int(parts["attributes"].size)
+    n = int(parts["attributes"].size)
+    n_splits = np.diff(parts["node_starts"], append=n)
+    if SPLITS in arrays:
+        parts |= _derived(schema, parts, arrays[SPLITS])
+    elif "lefts" not in parts:
         own = np.arange(n) - np.repeat(parts["node_starts"], n_splits)
         lefts, rights = complete_children(own, np.repeat(n_splits, n_splits))
         later = (np.zeros(n), np.full(n, BY_WORDS), lefts, rights)
         parts |= {name: array.astype(np.int32) for name, array in zip(LATER, later, strict=True)}
-    forest = Forest(**parts)
+    if parts["left_shares"].dtype == np.uint16:
+        parts["left_shares"] = (parts["left_shares"] / SHARES).astype(np.float32)
+    forest = Forest(**parts | {"leaves": parts["leaves"].astype(np.float64, copy=False)})
     freeze_arrays(*forest)
     return forest
+
+
+def _derived(schema: Schema, parts: Mapping[str, Array], splits: Uint8s) -> dict[str, Array]:
+    """Return the arrays `DERIVED` of a forest from its others and the bits of `SPLITS`."""
+    n, starts = int(parts["attributes"].size), parts["node_starts"]
+    is_split = np.unpackbits(splits, count=2 * n).astype(bool)
+    lefts, rights = _children(is_split, 2 * starts, 2 * np.diff(starts, append=n))
+    word_starts = _word_starts(parts["highs"], schema.domain_sizes[parts["attributes"]])
+    return {"word_starts": word_starts, "lefts": lefts, "rights": rights}
+
+
+def _children(is_split: Mask, starts: Integers, sizes: Integers) -> tuple[Int32s, Int32s]:
+    """Return the left and right children of all splits, encoded as `Forest.lefts`: splits and leaves of a tree are numbered in the order
+    in which they are children.
+
+    `is_split` of left and right children in turn; `starts` and `sizes` (n_trees,) divide them.
+    """
+    n_before = np.zeros(is_split.size + 1, np.int32)
+    np.cumsum(is_split, out=n_before[1:])
+    n_splits = n_before[:-1] - np.repeat(n_before[starts], sizes)
+    n_children = np.arange(is_split.size, dtype=np.int32) - np.repeat(starts, sizes).astype(np.int32)
+    children = np.where(is_split, n_splits + 1, n_splits - n_children - 1)
+    return np.ascontiguousarray(children[::2]), np.ascontiguousarray(children[1::2])
+
+
+def _word_starts(highs: Int32s, n_values: Integers) -> Int32s:
+    """Return where the words of each split begin: those of splits by words follow each other."""
+    sizes = np.where(highs == BY_WORDS, n_values // WORD + 1, 0)
+    return (np.cumsum(sizes) - sizes).astype(np.int32)
 
 
 def pack_trees(forest: Forest) -> PackedTrees:
@@ -272,10 +317,14 @@ def no_packed_trees(forest: Forest) -> PackedTrees:
 
 def check_forest(schema: Schema, arrays: Arrays) -> None:
     """Refuse arrays that would make a kernel read out of bounds. Raises InvalidArray, naming the array."""
+    is_compact = SPLITS in arrays
+    has_later = is_compact or f"forest_{LATER[0]}" in arrays
+    dtypes = DTYPES | ({"leaves": np.float32, "left_shares": np.uint16} if is_compact else {})
+    lacking = (() if has_later else LATER) + (DERIVED if is_compact else ())
     parts = {
         name: check_array_type_and_shape(arrays, f"forest_{name}", dtype)
-        for name, dtype in DTYPES.items()
-        if name not in LATER
+        for name, dtype in dtypes.items()
+        if name not in lacking
     }
     n_trees, n_splits = parts["depths"].size, parts["attributes"].size
     for name in ("labels", "node_starts", "leaf_starts"):
@@ -290,8 +339,9 @@ def check_forest(schema: Schema, arrays: Arrays) -> None:
     attributes = parts["attributes"].astype(np.int64)
     is_unknown = (attributes < 0) | (attributes >= schema.n_attributes)
     check_array_elements("forest_attributes", is_unknown, "names attributes that are not in the schema")
-    check_array_type_and_shape(arrays, "forest_word_starts", np.int32, n_splits)
-    is_ragged = (depths > MASKED_DEPTH) & (f"forest_{LATER[0]}" in arrays)
+    for name in {"word_starts", "left_shares", *LATER} & parts.keys():
+        check_array_type_and_shape(arrays, f"forest_{name}", dtypes[name], n_splits)
+    is_ragged = (depths > MASKED_DEPTH) & has_later
     node_counts = _extents("forest_node_starts", parts["node_starts"], n_splits)
     leaf_counts = _extents("forest_leaf_starts", parts["leaf_starts"], parts["leaves"].size)
     n_complete = np.int64(1) << np.minimum(depths, 40)
@@ -300,22 +350,23 @@ def check_forest(schema: Schema, arrays: Arrays) -> None:
         ("leaf_starts", leaf_counts, np.where(is_ragged, 2, n_complete)),
     ):
         check_array_elements(f"forest_{name}", counts < least, "points past the end of the divided array")
+    if is_compact:
+        is_split = check_array_type_and_shape(arrays, SPLITS, np.uint8, -(-n_splits // 4))
+        parts |= _derived(schema, parts, is_split)
     is_by_words = np.ones(n_splits, bool)
-    if f"forest_{LATER[0]}" in arrays:
-        later = {name: check_array_type_and_shape(arrays, f"forest_{name}", np.int32, n_splits) for name in LATER}
-        is_by_words = later["highs"] == BY_WORDS
+    if has_later:
+        is_by_words = parts["highs"] == BY_WORDS
         own = np.arange(n_splits) - np.repeat(parts["node_starts"], node_counts)
         for name in ("lefts", "rights"):
-            child = later[name].astype(np.int64)
+            child = parts[name].astype(np.int64)
             ends, leaves = np.repeat(node_counts, node_counts), np.repeat(leaf_counts, node_counts)
             is_wrong = np.where(child >= 0, (child <= own) | (child >= ends), -1 - child >= leaves)
             check_array_elements(f"forest_{name}", is_wrong, "names a node that is not a child of its parent")
     ends = parts["words"].size - (schema.domain_sizes[attributes] // WORD + 1)
     is_outside = is_by_words & ((parts["word_starts"] < 0) | (parts["word_starts"] > ends))
     check_array_elements("forest_word_starts", is_outside, "points past the end of the divided array")
-    check_array_type_and_shape(arrays, "forest_left_shares", np.float32, n_splits)
-    shares = parts["left_shares"]
-    check_array_elements("forest_left_shares", ~((shares >= 0) & (shares <= 1)), "contains shares outside 0 to 1")
+    shares, most = parts["left_shares"], SHARES if is_compact else 1
+    check_array_elements("forest_left_shares", ~((shares >= 0) & (shares <= most)), "contains shares outside 0 to 1")
     check_array_elements("forest_leaves", ~np.isfinite(parts["leaves"]), "contains a value that is not finite")
 
 
@@ -326,32 +377,12 @@ def _extents(name: str, starts: Integers, end: int) -> Integers:
     return np.diff(starts, append=end)
 
 
-def forest_shap_values(
-    schema: Schema, boosters: Sequence[Uint8s], weights: Sequence[float], chunk: Chunk
-) -> tuple[Floats, Floats]:
-    """Compute the bias (n_classes,) and SHAP values (n_attributes, n_rows, n_classes) of the weighted sum of the
-    boosters' margins.
-
-    References
-    ----------
-    Lundberg et al. (2020), From local explanations to global understanding with explainable AI for trees.
+def forest_shap_values(forest: Forest, x: Codes, sizes: Integers, n_classes: int) -> tuple[Floats, Floats]:
+    """Compute the mean score (n_classes,) and SHAP values (n_attributes, n_rows, n_classes) of codes x (n_attributes, n_rows), which
+    are missing where not below sizes (n_attributes,).
     """
-    import xgboost
-
-    codes = CodeTable(schema)
-    bias = np.zeros(schema.n_classes)
-    values = np.zeros((schema.n_attributes, chunk.n_rows, schema.n_classes))
-    if not chunk.n_rows:
-        return bias, values
-    rows = xgboost.DMatrix(codes.features(chunk.x), feature_types=codes.feature_types, enable_categorical=True)
-    for serialised, weight in zip(boosters, weights, strict=True):
-        terms = (
-            load_xgboost_booster(serialised)
-            .predict(rows, pred_contribs=True, validate_features=False)
-            .astype(np.float64)
-        )
-        if schema.n_classes == 2:  # the margin is the log odds of the second class
-            terms = np.stack([np.zeros_like(terms), terms], axis=1)
-        bias += weight * terms[0, :, -1]
-        values += weight * terms[:, :, :-1].transpose(2, 0, 1)
-    return bias, values
+    x = x.astype(np.uint16, copy=False)
+    freeze_arrays(x)  # one compiled signature, whatever the width of codes
+    bias, values = np.zeros(n_classes), np.zeros((x.shape[1], x.shape[0], n_classes))
+    add_shap_values(forest, x, sizes, bias, values)
+    return bias, values.transpose(1, 0, 2)

@@ -201,7 +201,8 @@ def _leaves_left_over(x, begin, end, sizes, starts, used, allowed, left_over):  
 
 
 @borrowing_kernel
-def _goes_left(forest, node, code):
+def goes_left(forest, node, code):
+    """Return whether a code that is not missing goes left at a split."""
     high = forest.highs[node]
     if high >= 0:
         return forest.lows[node] <= code < high
@@ -220,7 +221,7 @@ def _leaf(forest, tree, x, row, sizes, right, shares):  # (WORD,) int64 right, (
         code = np.int64(x[attribute, row])
         if code >= sizes[attribute]:
             return _expected_leaf(forest, tree, x, row, sizes, right, shares)
-        place = np.int64(forest.lefts[node] if _goes_left(forest, node, code) else forest.rights[node])
+        place = np.int64(forest.lefts[node] if goes_left(forest, node, code) else forest.rights[node])
     return forest.leaves[leaves - 1 - place]
 
 
@@ -244,6 +245,6 @@ def _expected_leaf(forest, tree, x, row, sizes, right, shares):  # (WORD,) int64
                 share *= left
                 place = np.int64(forest.lefts[node])
             else:
-                place = np.int64(forest.lefts[node] if _goes_left(forest, node, code) else forest.rights[node])
+                place = np.int64(forest.lefts[node] if goes_left(forest, node, code) else forest.rights[node])
         total += share * forest.leaves[leaves - 1 - place]
     return total

@@ -13,17 +13,21 @@ from learners.ensembles.correction import forest as forests
 from learners.ensembles.correction.forest import (
     check_forest,
     flatten_xgboost_forest,
+    forest_arrays,
     forest_from_arrays,
+    forest_shap_values,
     no_packed_trees,
     pack_trees,
 )
 from learners.ensembles.correction.forest_kernels import MASKED_DEPTH, WALKED_ROWS, add_forest_scores
 from learners.errors import InvalidArray
+from learners.kernels.arrays import read_only_array
 from tests import strategies
 from tests.naive import ensembles as naive
 
 WEIGHTS = (0.7, 1.5)
 SIZES = [2, 3, 260]
+BY_SHARES = 1e-4  # shares of splits are multiples of 2^-16
 
 
 @cache
@@ -87,7 +91,36 @@ def test_where_a_column_is_missing_a_row_goes_both_ways(n_classes):
     is_absent = np.random.default_rng(3).random(x.shape) < 0.4
     x = np.where(is_absent, schema.domain_sizes[:, np.newaxis], x).astype(schema.code_dtype)
     found = scores_of(flatten_xgboost_forest(schema, boosters, WEIGHTS), schema, x)
-    assert found == pytest.approx(expected(schema, boosters, x), abs=1e-5)
+    assert found == pytest.approx(expected(schema, boosters, x), abs=BY_SHARES)
+
+
+@pytest.mark.parametrize("n_classes", SIZES)
+def test_shap_values_are_shapley_values_of_what_the_trees_expect(n_classes):
+    """Of rows that lack some attributes, too, whose own values are 0."""
+    schema, boosters, x = grown(n_classes)
+    x = x[:, :12]
+    is_absent = np.random.default_rng(6).random(x.shape) < np.array([0.0, 0.3])[np.arange(12) % 2]
+    x = np.where(is_absent, schema.domain_sizes[:, np.newaxis], x).astype(schema.code_dtype)
+    right = naive.shapley_values(lambda own: expected(schema, boosters, own), x, schema.domain_sizes)
+    found = forest_shap_values(
+        flatten_xgboost_forest(schema, boosters, WEIGHTS), read_only_array(x), schema.domain_sizes, schema.n_classes
+    )
+    for own, by_sets in zip(found, right, strict=True):
+        assert own == pytest.approx(by_sets[0] if own.ndim == 1 else by_sets, abs=BY_SHARES)
+    assert is_absent.any() and not found[1][is_absent].any()
+
+
+@pytest.mark.parametrize("n_classes", SIZES)
+def test_shap_values_are_those_of_xgboost(n_classes):
+    schema, boosters, x = grown(n_classes)
+    _, found = forest_shap_values(
+        flatten_xgboost_forest(schema, boosters, WEIGHTS), read_only_array(x), schema.domain_sizes, schema.n_classes
+    )
+    codes = CodeTable(schema)
+    rows = xgboost.DMatrix(codes.features(x), feature_types=codes.feature_types, enable_categorical=True)
+    theirs = sum(w * one.predict(rows, pred_contribs=True) for w, one in zip(WEIGHTS, boosters, strict=True))
+    own = found[:, :, 1].T if n_classes == 2 else found.transpose(1, 2, 0)
+    assert own == pytest.approx(theirs[..., :-1], abs=1e-4)
 
 
 @pytest.mark.parametrize("n_classes", SIZES)
@@ -106,7 +139,27 @@ def test_complete_trees_of_release_0_2_0_answer_as_they_did(n_classes, monkeypat
             check_forest(schema, arrays | {f"forest_{name}": np.full_like(arrays[f"forest_{name}"], 2**63 - 1)})
     forest = forest_from_arrays(schema, arrays)
     x = np.where(np.random.default_rng(4).random(x.shape) < 0.4, schema.domain_sizes[:, np.newaxis], x).astype(x.dtype)
-    assert scores_of(forest, schema, x) == pytest.approx(expected(schema, boosters, x), abs=1e-5)
+    assert scores_of(forest, schema, x) == pytest.approx(expected(schema, boosters, x), abs=BY_SHARES)
+
+
+@pytest.mark.parametrize("n_classes", SIZES)
+def test_a_forest_is_stored_without_what_follows_from_the_rest(n_classes):
+    schema, boosters, _ = grown(n_classes)
+    forest = flatten_xgboost_forest(schema, boosters, WEIGHTS)
+    arrays = forest_arrays(forest)
+    assert sum(array.nbytes for array in arrays.values()) < 0.9 * sum(array.nbytes for array in forest)
+    check_forest(schema, arrays)
+    again = forest_from_arrays(schema, arrays)
+    for name, own in forest._asdict().items():
+        assert own.dtype == getattr(again, name).dtype and np.array_equal(own, getattr(again, name)), name
+    bits, first = arrays["forest_splits"], forest.attributes[0]
+    for name, wrong, words in (
+        ("forest_splits", bits[:-1], "of shape"),
+        ("forest_splits", ~bits, "lefts.*not a child|rights.*not a child"),
+        ("forest_attributes", np.full_like(forest.attributes, 3 - first), "word_starts.*points past the end"),
+    ):
+        with pytest.raises(InvalidArray, match=words):
+            check_forest(schema, arrays | {name: wrong})
 
 
 def test_trees_that_grow_leaf_by_leaf_have_no_more_splits_than_they_need():
@@ -126,7 +179,7 @@ def test_trees_that_grow_leaf_by_leaf_have_no_more_splits_than_they_need():
         told = [json.loads(bytes(booster.save_raw("json")))]
         absent = (own == schema.domain_sizes[:, np.newaxis]).T
         right = naive.forest_scores(told, (1.0,), codes.features(own), absent, 2)
-        assert scores_of(forest, schema, own) == pytest.approx(right, abs=1e-5)
+        assert scores_of(forest, schema, own) == pytest.approx(right, abs=BY_SHARES)
     arrays = {f"forest_{name}": array for name, array in forest._asdict().items()}
     check_forest(schema, arrays)
     for name, wrong in (("lefts", 0), ("rights", 999), ("lefts", -100)):
