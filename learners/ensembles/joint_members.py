@@ -16,7 +16,6 @@ from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
 
 LEAST = 1e-300
-MAJOR = 0.5  # the share of the ensemble above which wide sums of the joint members are looked up (docs/explanation/ensembles.md)
 MORE, POOLING = "more_joints", "pooling"
 POOLED = "mean"  # the probabilities of the ensemble and of its joint members are averaged
 
@@ -54,9 +53,9 @@ class Joints:
 
         By look-ups a missing parent ends the context, as where a sum would read much for the lesser part of an answer.
         """
-        is_minor = None if by_look_ups else self.share_of_ensemble(x)[:, 0] > MAJOR
+        of_others = None if by_look_ups else self.share_of_ensemble(x)[:, 0]
         answers = [
-            model.look_up_known(own) if by_look_ups else model.answer_known(own, is_minor)
+            model.look_up_known(own) if by_look_ups else model.answer_known(own, of_others)
             for model, own in self._seen(x)
         ]
         logs = np.log(np.maximum([p for p, _ in answers], LEAST))  # as 0 x -inf is no number

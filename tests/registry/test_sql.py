@@ -217,13 +217,14 @@ def test_trees_answer_too(auto, dialect):
     check(auto, pa.concat_tables([rows, rows.slice(0, 20), with_holes(rows.slice(0, 40), 2, 0.3)]), dialect)
 
 
-@pytest.mark.parametrize("most", [0, 20])
-def test_wide_sums_for_the_lesser_part_of_an_answer_are_looked_up(auto, most, dialect, monkeypatch):
+@pytest.mark.parametrize(("most", "of_large"), [(0, 1 << 20), (20, 1 << 20), (20, 40)])
+def test_wide_sums_for_the_lesser_part_of_an_answer_are_looked_up(auto, most, of_large, dialect, monkeypatch):
     rows = with_holes(table_of(2, 60, unseen=True), 3, 0.1)
     codes = encode(rows, auto.schema, with_class=False)
     summed = auto.predict_proba(codes)
     for module in (elimination, sql_networks):
         monkeypatch.setattr(module, "MOST_ENTRIES", most)
+        monkeypatch.setattr(module, "MOST_OF_LARGE", of_large)
     check(auto, rows, dialect)
     changed = np.abs(auto.predict_proba(codes) - summed).max(axis=1) > 1e-6
     assert 0 < changed.sum() < rows.num_rows

@@ -27,8 +27,11 @@ MOST_COMBINATIONS = 1 << 20
 MOST_CELLS = 1 << 15
 """Numbers that one sum of one row may run over where there are more, all classes together."""
 
-MOST_ENTRIES = 1 << 14
-"""The most table entries, of all classes together, that a sum reads for a row whose answer is mostly another model's (`log_joint`)."""
+MAJOR, LARGE = 0.5, 0.25
+"""Shares of another model in an answer, above which a sum reads fewer entries (docs/explanation/ensembles.md)."""
+
+MOST_ENTRIES, MOST_OF_LARGE = 1 << 14, 1 << 20
+"""The most table entries, of all classes together, that a sum reads for such a row (`log_joint`)."""
 
 MOST_LISTED = 1 << 12
 """Combinations of the missing values of one sum, times classes, up to which they are listed in a kernel, row by row."""
@@ -92,14 +95,15 @@ class Elimination:
         self._plans: dict[frozenset[int], _Plan] = {}
         self._families: dict[tuple[int, bool], Tables] = {}
 
-    def log_joint(self, x: Codes, is_minor: Mask | None = None) -> tuple[Floats, Floats]:
+    def log_joint(self, x: Codes, of_others: Floats | None = None) -> tuple[Floats, Floats]:
         """Return log P(class, known values) of rows (n_attributes, n_rows), (n_rows, n_classes) float64, and its
         variance.
 
         The variance is to first order, treating the tables' entries as independent; zero without `spread`. If the
         missing parents have more than `MOST_COMBINATIONS` and a sum would exceed `MOST_CELLS` numbers, the contexts
-        of as few attributes as necessary end at their first missing parent instead. In rows that `is_minor` (n_rows,)
-        marks, whose answer is mostly another model's, all do if the sum may read more than `MOST_ENTRIES`.
+        of as few attributes as necessary end at their first missing parent instead. If the answer is part of another
+        model's, whose share in each row is `of_others` (n_rows,), all contexts end in rows where the share is above
+        `MAJOR` and the sum may read more than `MOST_ENTRIES`, or above `LARGE` and more than `MOST_OF_LARGE`.
         """
         n_classes = self.tables.log_prior.size
         logs, variance = np.empty((x.shape[1], n_classes)), np.zeros((x.shape[1], n_classes))
@@ -112,9 +116,10 @@ class Elimination:
                 plain.append(rows)
                 continue
             summed = rows
-            if is_minor is not None and plan.n_entries * n_classes > MOST_ENTRIES:
-                plain.append(rows[is_minor[rows]])
-                summed = rows[~is_minor[rows]]
+            if of_others is not None and plan.n_entries * n_classes > MOST_ENTRIES:
+                ends = of_others[rows] > (LARGE if plan.n_entries * n_classes > MOST_OF_LARGE else MAJOR)
+                plain.append(rows[ends])
+                summed = rows[~ends]
                 if not summed.size:
                     continue
             if plan.listed is not None and self.spread is None:

@@ -36,7 +36,7 @@ from learners.classifiers.lookup.look_up_tables import (
 from learners.classifiers.lookup.many_classes import compile_many_class_tables
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
-from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Mask, freeze_arrays
+from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze_arrays
 from learners.models.model import DerivedHeader, ModelDefaults
 from learners.schema import Chunk, Schema
 from learners.schema.schema import FEW_CLASSES
@@ -167,11 +167,11 @@ class LookupModel(ModelDefaults):
     def _spread_elimination(self) -> Elimination:
         return Elimination(self._tables, self.network, self.schema.domain_sizes, self._spread)
 
-    def answer_known(self, x: Codes, is_minor: Mask | None = None) -> tuple[Floats, Floats]:
+    def answer_known(self, x: Codes, of_others: Floats | None = None) -> tuple[Floats, Floats]:
         """Return the class probabilities (n, n_classes) of codes (n_attributes, n) with missing values summed out, and
-        the log evidence (n,); of rows `is_minor` (n,) as in `Elimination.log_joint`.
+        the log evidence (n,); `of_others` (n,) as in `Elimination.log_joint`.
         """
-        return normalize_log_joints(self._elimination.log_joint(x, is_minor)[0], self._tables.log_prior)
+        return normalize_log_joints(self._elimination.log_joint(x, of_others)[0], self._tables.log_prior)
 
     def look_up_known(self, x: Codes) -> tuple[Floats, Floats]:
         """Return the result of `answer_known` by lookups, in which a missing parent ends the context."""

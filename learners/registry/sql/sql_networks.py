@@ -8,9 +8,14 @@ from typing import Protocol
 
 import numpy as np
 
-from learners.classifiers.lookup.elimination import MOST_ENTRIES
+from learners.classifiers.lookup.elimination import (
+    LARGE,
+    MAJOR,
+    MOST_ENTRIES,
+    MOST_OF_LARGE,
+)
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.joint_members import LEAST, MAJOR
+from learners.ensembles.joint_members import LEAST
 from learners.ensembles.model import EnsembleModel
 from learners.kernels.arrays import Floats, Integers, freeze_arrays
 from learners.registry.sql.dialects import Query, balanced_sql_sum
@@ -194,7 +199,8 @@ class PoolInSQL:
             joint = add_family_elimination_step(query, families, coarse, prior)
             return query.softmax(joint, ["row_key"], np.exp(prior).tolist(), is_shared=True)
         coarse = query.add("coarse", ["s.row_key", "s.share", *codes], f"{source} AS s")
-        is_light = f"share > {MAJOR:e} AND {families.missing_entries()} > {MOST_ENTRIES // query.n_classes}"
+        entries, bounds = families.missing_entries(), ((MAJOR, MOST_ENTRIES), (LARGE, MOST_OF_LARGE))
+        is_light = " OR ".join(f"share > {share:e} AND {entries} > {most // query.n_classes}" for share, most in bounds)
         own = [f"c{i}" for i in self.used]
         apart = query.add(
             "told_apart", ["row_key", *own, f"CASE WHEN {is_light} THEN 1 ELSE 0 END AS is_light"], coarse

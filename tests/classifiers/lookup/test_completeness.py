@@ -165,7 +165,8 @@ def test_the_work_of_values_never_seen_does_not_follow_the_width_of_their_column
     wide = [attribute.name for attribute in model.schema.attributes].index("wide")
     assert any(wide in parents for parents in model.joint.network.parents)
     answers, terms = [], []
-    for share in (0.6, 0.5):
+    for share, of_large in ((0.6, 1 << 20), (0.5, elimination.MOST_ENTRIES), (0.5, 1 << 20)):
+        monkeypatch.setattr(elimination, "MOST_OF_LARGE", of_large)
         monkeypatch.setattr(Joints, "share_of_ensemble", lambda _, x, share=share: np.full((x.shape[1], 1), share))
         for n_rows in (100, 400):
             (batch,) = wide_table(n_rows, 1, 900).combine_chunks().to_batches()
@@ -176,5 +177,6 @@ def test_the_work_of_values_never_seen_does_not_follow_the_width_of_their_column
             terms.append(work["terms"])
     assert terms[1] <= 400 * 2 * 2 * x.shape[0], "one look-up for each family of two members and of their joint members"
     assert terms[1] == 4 * terms[0]
-    assert terms[3] > 10 * terms[1], "of a sum for each row"
-    assert abs(answers[1] - answers[3]).mean() < 0.1
+    assert terms[2:4] == terms[:2], "the same where the ensemble gives a quarter, and a sum would read very much"
+    assert terms[5] > 10 * terms[1], "of a sum for each row"
+    assert abs(answers[1] - answers[5]).mean() < 0.1
