@@ -154,7 +154,7 @@ TEXT = """# Sizes of models
 
 `python -m benchmarks.model_size --log sizes.jsonl --write` writes this page: files of models of `auto` and XGBoost's own (UBJSON), both learned from seven tenths of the rows of the
 [scoreboard](scoreboard.md)'s tables. The file of `auto` is the one that answers; the model's DuckDB file beside it is not counted. XGBoost's model of as many leaves is
-what it writes for the trees in ours. Models of more than 128 MiB are not compressed, so that processes share one mapping. At most 2 is asked. Tables that were not measured are left out.
+what it writes for the trees in ours. Models of more than 128 MiB are not compressed, so that processes share one mapping. The target is at most 2. Tables that were not measured are left out.
 """
 
 
