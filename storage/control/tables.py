@@ -238,7 +238,7 @@ workers = sa.Table(
 )
 
 _NO_LINE = "0" * 64  # stands for the line before the first of the audit log
-# Of a new database, by table.
+# The first row of each table that a new database does not leave empty.
 FIRST_ROWS: dict[str, dict[str, int | str]] = {
     generation.name: {"value": 1},
     audit_head.name: {"first_id": 1, "first_previous_sha256": _NO_LINE, "last_id": 0, "last_sha256": _NO_LINE},

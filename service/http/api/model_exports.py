@@ -1,11 +1,12 @@
-"""/v1/models/{reference}/…: a model as pictures, network files, SQL and circuits, which take seconds to make: they are
-made beside queries, and lists do not wait for them.
+"""/v1/models/{reference}/…: a model as pictures, network files, SQL and circuits.
+
+They take seconds to make, so they run in the pool of the queries, and lists do not wait for them.
 """
 
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from learners.orders.formats.network_files import FORMATS, NetworkFormat
 from learners.registry.sql.dialects import DialectName
@@ -19,6 +20,13 @@ SVG: Mapping[str, Any] = {"response_class": Response, "responses": media_type_re
 Known = Annotated[list[str], Query(examples=[["a->b"]])]
 
 
+async def _known_edges(present: Known = [], absent: Known = []) -> tuple[list[str], list[str]]:  # noqa: B006
+    return present, absent
+
+
+KnownEdges = Annotated[tuple[list[str], list[str]], Depends(_known_edges)]
+
+
 @router.get("/{reference}/structure.svg", name="picture", summary="Draw the graph of a version", **SVG)
 async def draw_model_picture_endpoint(
     reference: str, workspace: Ours, opening: Opening, member: Member = None
@@ -29,30 +37,18 @@ async def draw_model_picture_endpoint(
 
 
 @router.get("/{reference}/edges.svg", name="edges_picture", summary="Draw the edge probabilities of a posterior", **SVG)
-async def draw_model_edges_endpoint(
-    reference: str,
-    workspace: Ours,
-    opening: Opening,
-    present: Known = [],  # noqa: B006
-    absent: Known = [],  # noqa: B006
-) -> Response:
+async def draw_model_edges_endpoint(reference: str, workspace: Ours, opening: Opening, known: KnownEdges) -> Response:
     """Draw the edge probabilities of a posterior over structures as a heat map, given edges that are present or absent."""
-    content = await opening.computing.run(product.draw_edge_posterior, workspace, reference, "edges", present, absent)
+    content = await opening.computing.run(product.draw_edge_posterior, workspace, reference, "edges", *known)
     return Response(content, media_type="image/svg+xml")
 
 
 @router.get("/{reference}/graph.svg", name="graph_picture", summary="Draw the edges of a posterior as a graph", **SVG)
-async def draw_model_graph_endpoint(
-    reference: str,
-    workspace: Ours,
-    opening: Opening,
-    present: Known = [],  # noqa: B006
-    absent: Known = [],  # noqa: B006
-) -> Response:
+async def draw_model_graph_endpoint(reference: str, workspace: Ours, opening: Opening, known: KnownEdges) -> Response:
     """Draw a posterior over structures as a graph whose arrow widths are edge probabilities, given edges that are
     present or absent.
     """
-    content = await opening.computing.run(product.draw_edge_posterior, workspace, reference, "graph", present, absent)
+    content = await opening.computing.run(product.draw_edge_posterior, workspace, reference, "graph", *known)
     return Response(content, media_type="image/svg+xml")
 
 

@@ -96,7 +96,7 @@ def test_where_a_column_is_missing_a_row_goes_both_ways(n_classes):
 
 @pytest.mark.parametrize("n_classes", SIZES)
 def test_shap_values_are_shapley_values_of_what_the_trees_expect(n_classes):
-    """Of rows that lack some attributes, too, whose own values are 0."""
+    """Rows lack some attributes, whose values are then 0."""
     schema, boosters, x = grown(n_classes)
     x = x[:, :12]
     is_absent = np.random.default_rng(6).random(x.shape) < np.array([0.0, 0.3])[np.arange(12) % 2]

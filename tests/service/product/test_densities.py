@@ -144,21 +144,21 @@ def test_over_rest(site, circuit):
         {"outlook": "sunny", "humidity": 55.0, "class": "yes"},
         {"outlook": "rain", "humidity": 30.0, "class": "no"},
     ]
-    told = site.client.post("/v1/models/sky/score", json={"records": records}).json()
-    first, second = told["log_likelihoods"]
-    assert told["surprise_ranks"] == ([2, 1] if first > second else [1, 2]) and told["densities"] == []
+    answer = site.client.post("/v1/models/sky/score", json={"records": records}).json()
+    first, second = answer["log_likelihoods"]
+    assert answer["surprise_ranks"] == ([2, 1] if first > second else [1, 2]) and answer["densities"] == []
     same = {"columns": {name: [row[name] for row in records] for name in records[0]}}
-    assert site.client.post("/v1/models/sky/score", json=same).json() == told
+    assert site.client.post("/v1/models/sky/score", json=same).json() == answer
     body = {"records": [{"outlook": "sunny", "class": None}], "only": ["class"]}
-    told = site.client.post("/v1/models/sky/impute", json=body).json()
-    assert told["records"] == [{"outlook": "sunny", "class": "yes"}] and told["n_filled"] == 1
+    answer = site.client.post("/v1/models/sky/impute", json=body).json()
+    assert answer["records"] == [{"outlook": "sunny", "class": "yes"}] and answer["n_filled"] == 1
     drawn = {"records": [{}], "how": "draw", "draws": 50, "seed": 1}
-    told = site.client.post("/v1/models/weather/impute", json=drawn).json()
-    assert {row["class"] for row in told["records"]} == {"yes", "no"} and len(told["records"]) == 50
-    assert {type(row["windy"]) for row in told["records"]} == {bool} and "warnings" not in told
+    answer = site.client.post("/v1/models/weather/impute", json=drawn).json()
+    assert {row["class"] for row in answer["records"]} == {"yes", "no"} and len(answer["records"]) == 50
+    assert {type(row["windy"]) for row in answer["records"]} == {bool} and "warnings" not in answer
     for path in ("score", "impute"):
-        told = site.client.post(f"/v1/models/sky/{path}", json={"records": [{"outlook": "Sunny"}]}).json()
-        assert "Column 'outlook' has only values that training never had, such as 'Sunny'" in told["warnings"][0]
+        answer = site.client.post(f"/v1/models/sky/{path}", json={"records": [{"outlook": "Sunny"}]}).json()
+        assert "Column 'outlook' has only values that training never had, such as 'Sunny'" in answer["warnings"][0]
 
 
 @pytest.mark.parametrize("path", ["score", "impute"])
