@@ -99,6 +99,13 @@ def train_command(
             help="Cut points of an --update: fresh (as from scratch), kept, or auto (kept until they cost more than 1 % of the loss).",
         ),
     ] = "auto",
+    networks_first: Annotated[
+        bool,
+        Option(
+            "--networks-first",
+            help="With --update and trees: let the networks alone answer, as a version of their own, until the trees are learned.",
+        ),
+    ] = False,
     window: Annotated[
         str | None,
         Option(
@@ -160,6 +167,7 @@ def train_command(
         ),
         update=update,
         cuts=cuts,
+        networks_first=networks_first,
         window=window,
         timestamp=timestamp,
         at=at,
@@ -174,6 +182,7 @@ def train_command(
         version, passes = product.train_and_report_passes(here, request, report, print_warning)
         schema = product.schema_of_version(version)
         newest = product.kept_back(version).newest_rows_line()
+        networks = product.networks_of_job(here, version.name, version.job_id)
         by_name = product.find_version(here, version.name).version  # by the name alone: the champion, if there is one
     print_json_and_exit(version, json_output)
     seconds = time.perf_counter() - started
@@ -181,6 +190,8 @@ def train_command(
     out.print(
         f"[bold]{version.name}@{version.version}[/]: {version.learner} from {version.n_rows:,} {rows} in {seconds:.2f} s"
     )
+    if networks is not None:
+        out.print(f"{networks.name}@{networks.version}, the networks alone, answered until the trees were learned")
     if update:
         out.print(rows_read_summary(passes, is_update=True), highlight=False)
     if words := evaluation_summary_line(version.metrics):

@@ -49,8 +49,8 @@ Kinds = Mapping[str, Steps]
 STAND_IN = "-networks"  # after the id of a job: a training within it, of networks that answer until the job is done
 
 
-def owner_of_scratch(name: str) -> str:
-    """Return the id of the job that a scratch folder belongs to."""
+def owning_job(name: str) -> str:
+    """Return the id of the job to which an id or a scratch folder belongs."""
     return name.removesuffix(STAND_IN)
 
 
@@ -71,7 +71,7 @@ def remove_abandoned_scratch(layout: Layout) -> None:
     for folder in layout.scratch.glob(f"{LOCAL}*"):
         if not folder.name.endswith(STAND_IN):
             delete_abandoned_draft(folder)
-        elif not layout.scratch_directory(owner_of_scratch(folder.name)).exists():
+        elif not layout.scratch_directory(owning_job(folder.name)).exists():
             remove_job_scratch(layout, folder.name)
 
 

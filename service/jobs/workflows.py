@@ -17,7 +17,7 @@ from learners.errors import Cancelled
 from service.jobs.children import Child, Children, SocketFolder
 from service.jobs.job_limits import LESS, format_byte_size, job_limits, job_timeout_error
 from service.jobs.queue import PROGRESS, RECORDED_AT, WORKFLOW, JobQueue
-from service.jobs.steps import Kinds, Run, Steps, owner_of_scratch, remove_job_scratch
+from service.jobs.steps import Kinds, Run, Steps, owning_job, remove_job_scratch
 from service.jobs.worker_slots import Budget
 from service.requests.json_values import JSONObject
 from service.requests.problems import OutOfMemory, is_disk_write_refused, is_expected_error, problem_from_error
@@ -195,7 +195,7 @@ class Leftovers:
     def clear(self) -> None:
         """Clean up after jobs that had already ended at the last call; a job that has just ended cleans up itself."""
         scratch = self.layout.scratch.glob("job-*")
-        ended = {path.name for path in scratch if self._has_ended(owner_of_scratch(path.name))}
+        ended = {path.name for path in scratch if self._has_ended(owning_job(path.name))}
         for job_id in ended & self._ended:
             remove_job_scratch(self.layout, job_id)
             with structlog.contextvars.bound_contextvars(job=job_id):

@@ -55,6 +55,7 @@ from .monitoring.windows import monitoring_column_counts as monitoring_column_co
 from .monitoring.windows import monitoring_family_drift as monitoring_family_drift
 from .monitoring.windows import monitoring_window_report as monitoring_window_report
 from .monitoring.windows import monitoring_windows as monitoring_windows
+from .networks_first import networks_of_job as networks_of_job
 from .outputs import write_output as write_output
 from .submission.job_steps import evaluate_model_version as evaluate_model_version
 from .submission.job_steps import forget_rows as forget_rows

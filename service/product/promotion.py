@@ -26,6 +26,7 @@ from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import open_evaluation_source, open_training_source, select_training_rows
 from service.product.inference import scoring
 from service.product.monitoring.windows import monitoring_window_report
+from service.product.networks_first import networks_first, networks_of_job
 from service.product.train_steps import train_steps, training_target
 from service.product.versions.deletion import prune_model_versions
 from service.product.versions.evaluation_records import reference_of_training
@@ -75,13 +76,11 @@ class Verdict(NamedTuple):
 
 def refresh_steps(workspace: Workspace) -> Steps:
     """Return the steps of a refresh job: inspection of the data, training, decision."""
-    train = {
-        name: _unless_skipped(_of_train(work)) for name, work in train_steps(workspace, learns_held_out=False).items()
-    }
+    train = {name: _of_train(work) for name, work in train_steps(workspace, learns_held_out=False).items()}
+    work = networks_first(workspace, train | {"decide": partial(decide_promotion, workspace)})
     return {
         "inspect": partial(inspect_refresh_data, workspace),
-        **train,
-        "decide": _unless_skipped(partial(decide_promotion, workspace)),
+        **{name: _unless_skipped(step) for name, step in work.items()},
     }
 
 
@@ -130,7 +129,11 @@ def decide_promotion(workspace: Workspace, run: Run) -> JSONObject:
         read, words = _unlearned_rows(workspace, request, run, name, list(numbers), read_all, schema)
         challenger = _measured(workspace, name, number, read, run)
         against = None if champion is None else _measured(workspace, name, champion, read, run)
-        is_promoted, reason = promotion_verdict(request.promotion, challenger, against)
+        rule = request.promotion
+        networks = networks_of_job(workspace, name, run.job_id)
+        if networks is not None and networks.version == champion:  # which stand in for the version with trees
+            rule = rule.model_copy(update={"margin": min(rule.margin, 0.0), "min_rows": 1})
+        is_promoted, reason = promotion_verdict(rule, challenger, against)
         reason += words
         decision = Promotion(
             name=name,
@@ -139,7 +142,7 @@ def decide_promotion(workspace: Workspace, run: Run) -> JSONObject:
             champion=champion,
             is_promoted=is_promoted,
             reason=reason,
-            rule=request.promotion.model_dump(),
+            rule=rule.model_dump(),
             challenger_metrics=challenger.metrics,
             champion_metrics=None if against is None else against.metrics,
             measured_on=measured_on,

@@ -399,7 +399,7 @@ def _publish(workspace: Workspace, run: Run) -> JSONObject:
         "metrics": dict(version.metrics),
         "passes": learned["passes"],
         "warnings": learned.get("warnings", []),  # a job of an earlier release has none
-    }
+    } | {name: learned[name] for name in ("networks_version",) if name in learned}
 
 
 def _write_version(workspace: Workspace, request: TrainRequest, run: Run) -> ModelVersion:

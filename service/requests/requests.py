@@ -10,7 +10,7 @@ from learners.models.estimation import Average
 from learners.models.query import AnyQuery, How
 from learners.passes.memory import parse_memory_size
 from service.requests.first_findings import Body, is_auto, is_empty, is_false, is_missing
-from service.requests.json_values import JSONObject
+from service.requests.json_values import JSONMapping, JSONObject
 from storage.files.workspace_layout import checked_alias, checked_resource_name
 
 MAX_QUERIES = 10_000  # of one request or job
@@ -109,6 +109,11 @@ class DatasetRequest(Request):
     )
 
 
+def learns_trees(learner: str, parameters: JSONMapping) -> bool:
+    """Return whether a learner corrects networks by trees, which takes longer than the networks."""
+    return learner == "auto" and parameters.get("effort") != "low" and parameters.get("correction") != "none"
+
+
 class TrainRequest(LimitedRequest):
     """Train a model and add it to the registry as the next version of its name."""
 
@@ -146,6 +151,12 @@ class TrainRequest(LimitedRequest):
         "points are counted again in all rows. kept: those of the last training. auto: kept until a column loses "
         "more than 1 % of left-out log loss.",
     )
+    networks_first: bool = Field(
+        default=False,
+        exclude_if=is_false,
+        description="With `update` and trees (learner auto): first publish the networks alone as a version of their own, which "
+        "answer until the trees are learned.",
+    )
     window: Window | None = Field(
         default=None,
         description="Learn only from the newest rows: 30d for the 30 days before the newest row (w, d, h, m), or 12f for the last 12 files.",
@@ -180,6 +191,12 @@ class TrainRequest(LimitedRequest):
             raise ValueError("give either 'dataset' or 'uris'")
         if self.timestamp is not None and self.window is None and self.holdout_by != "time":
             raise ValueError("'timestamp' belongs to 'window': give both")
+        if self.networks_first and not self.update:
+            raise ValueError("'networks_first' belongs to 'update': give both")
+        if self.networks_first and not learns_trees(self.learner, self.parameters):
+            raise ValueError(
+                f"'networks_first' is for trainings with trees, and learner {self.learner!r} learns none here: leave it out"
+            )
         return self
 
 

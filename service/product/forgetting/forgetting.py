@@ -21,7 +21,6 @@ from service.jobs.steps import (
     Steps,
     ignore_report,
     progress_reporter,
-    remove_job_scratch,
     run_job_steps,
 )
 from service.product.audit import record_audit_act
@@ -51,6 +50,7 @@ from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import open_training_source, select_training_rows, training_column_overrides
 from service.product.forgetting.forgetting_price import forgetting_price
 from service.product.forgetting.receipts import add_forgetting_receipt, searched_files
+from service.product.networks_first import corrects_by_trees, publish_networks, stands_in
 from service.product.train_steps import train_steps
 from service.product.versions import provenance
 from service.product.versions.registry import (
@@ -210,7 +210,7 @@ def retrain_without_forgotten(workspace: Workspace, run: Run) -> JSONObject:
         # Not what an earlier start of this job has made, nor networks that stand in for a version with trees.
         own = {run.job_id, run.job_id + STAND_IN}
         before = [version for version in _versions(workspace, name) if version.job_id not in own]
-        newest = next((version for version in before if not _stands_in(version)), None)
+        newest = next((version for version in before if not stands_in(version)), None)
         newest = newest or find_version(workspace, f"{name}@latest")
         if newest.job_id not in own and rules <= set(_rules_of(newest)) and _is_from_scratch(newest):
             # An earlier job of the same rule has made it, and failed later or had it proved.
@@ -234,7 +234,7 @@ def _trained_again(
     """Train a version again, and yield the published versions: first, on request, the networks of a version with trees."""
     request = _request_again(newest)
     # What was served by an alias shall not go on knowing the rows; networks that stood in for the version have its aliases.
-    stand_ins = [version.version for version in _versions(workspace, newest.name) if _stands_in(version)]
+    stand_ins = [version.version for version in _versions(workspace, newest.name) if stands_in(version)]
     aliases = aliases_of(workspace, newest.name).items()
     replaced = {newest.version, *(number for number in stand_ins if number > newest.version)}
     request["aliases"] = [alias for alias, number in aliases if number in replaced]
@@ -243,28 +243,16 @@ def _trained_again(
     chosen = by if by == KeptBack("random") else None
     most = min(MEASURED, workspace.settings.evaluation_rows)
     steps = train_steps(workspace, learns_held_out=by.is_learned, by=chosen, evaluation_rows=most)
-    if networks_first and learns_trees(newest):
-        alone = request | {"parameters": request["parameters"] | {"effort": "low"}}
-        yield run_job_steps(steps, run.job_id + STAND_IN, alone, run.report, run.memory_limit)
-        remove_job_scratch(workspace.layout, run.job_id + STAND_IN)
+    if networks_first and corrects_by_trees(newest):
+        yield publish_networks(workspace, steps, run, request)
     yield run_job_steps(steps, run.job_id, request, run.report, run.memory_limit)
-
-
-def _stands_in(version: ModelVersion) -> bool:
-    """Return whether a version is of networks that answer until a job has learned trees."""
-    return version.job_id is not None and version.job_id.endswith(STAND_IN)
-
-
-def learns_trees(version: ModelVersion) -> bool:
-    """Return whether a version corrects its networks by trees, which are learned again with any change of the rows."""
-    return version.learner == "auto" and version.parameters.get("effort") != "low"
 
 
 def costs_of_trees(workspace: Workspace, request: ForgetRequest) -> list[str]:
     """Say of each model with trees how long learning them took, and which version answers in the meantime."""
     lines = []
     for version in models_affected_by_forgetting(workspace, request):
-        if learns_trees(version):
+        if corrects_by_trees(version):
             took, name = version.metrics.get("train_s"), f"{version.name}@{version.version}"
             cost = "" if took is None else f", which took {took:.1f} s for {name}"
             until = "networks without the rows answer" if request.networks_first else f"{name} answers"

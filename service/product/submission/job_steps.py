@@ -10,6 +10,7 @@ from service.jobs.job_limits import OwnLimits, job_limits
 from service.jobs.steps import LOCAL, Kinds, Report, Steps, ignore_report, local_scratch, run_job_steps
 from service.product.datasets.data_sources import materialise_database_uris
 from service.product.datasets.dataset_schema import infer_dataset_schema
+from service.product.networks_first import networks_first
 from service.product.train_steps import train_steps
 from service.requests.json_values import JSONObject
 from service.requests.requests import EvaluateRequest, ForgetRequest, TrainRequest
@@ -29,7 +30,7 @@ def _single_step(name: str, place: str) -> Callable[[Workspace], Steps]:
 # A training loads neither what answers queries nor what forgets.
 _INFERENCE = "service.product.inference.inference_steps"
 KINDS: dict[str, Callable[[Workspace], Steps]] = {
-    "train": train_steps,
+    "train": lambda workspace: networks_first(workspace, train_steps(workspace)),
     "refresh": deferred("service.product.promotion:refresh_steps"),
     "forget": deferred("service.product.forgetting.forgetting:forget_steps"),
     "query": _single_step("answer", f"{_INFERENCE}:run_query_step"),

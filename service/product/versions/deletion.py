@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from service.jobs.steps import LOCAL
+from service.jobs.steps import LOCAL, owning_job
 from service.product.datasets.dataset_statistics import DATA, remove_dataset_statistics
 from service.product.versions.registry import retention_of
 from service.requests.problems import Conflict
@@ -54,7 +54,8 @@ def prune_model_versions(
     named = _named_by_jobs(workspace, name)
 
     def is_spared(version: ModelVersion) -> bool:
-        return version.version in named or (version.job_id != job_id and _is_unfinished(workspace, version.job_id))
+        owner = owning_job(version.job_id or "")
+        return version.version in named or (owner != owning_job(job_id or "") and _is_unfinished(workspace, owner))
 
     gone = removal.delete_unretained_versions(workspace.control, name, keep, is_spared)
     for version in gone:
@@ -63,9 +64,9 @@ def prune_model_versions(
     return [version.version for version in gone]
 
 
-def _is_unfinished(workspace: Workspace, job_id: str | None) -> bool:
+def _is_unfinished(workspace: Workspace, job_id: str) -> bool:
     # Asked after the version was seen: its job is older than it, and one that has ended never goes on.
-    if job_id is None or job_id.startswith(LOCAL):
+    if not job_id or job_id.startswith(LOCAL):
         return False
     try:
         return not _queue(workspace).get(job_id).is_finished

@@ -8,7 +8,7 @@ from deltalake import write_deltalake
 
 from service.terminal_output import EXIT_FAILED
 from tests.processes import in_threads, wait_for, whole_lines
-from tests.service.asking import job_at_end, run_job
+from tests.service.asking import finished, job_at_end, run_job
 from tests.support.cli import fewpass
 from tests.support.http import PATH, RECORD, problem
 
@@ -69,6 +69,23 @@ def test_jobs_and_schedules_whose_files_are_not_there_are_refused_at_once(site, 
     assert site.client.get("/v1/schedules/other").status_code == 404
     assert site.client.delete("/v1/schedules/nightly").status_code == 204
     assert site.client.delete("/v1/datasets/moving").status_code == 204
+
+
+def test_networks_answer_until_a_job_has_learned_the_trees(site):
+    train = {"kind": "train", "uris": [str(site.train)], "target": "class", "model": "by-trees", "update": True}
+    train |= {"parameters": {"members": 2}, "networks_first": True}
+    refused = problem(site.client.post("/v1/jobs", json=train | {"learner": "kdb"}), 422)
+    assert "learner 'kdb' learns none here: leave it out" in str(refused)
+    done = finished(site.client, {"kind": "refresh", "train": train})
+    assert (done["networks_version"], done["version"]) == (1, 2)
+    schedule = {"name": "by-night", "cron": "@daily", "job": train}
+    assert site.client.post("/v1/schedules", json=schedule).json()["job"]["networks_first"] is True
+    job = site.client.post("/v1/schedules/by-night/run").json()["id"]
+    done = job_at_end(site.client, job)["result"]
+    assert (done["networks_version"], done["version"]) == (3, 4)
+    efforts = [site.client.get(f"/v1/models/by-trees@{n}").json()["parameters"].get("effort") for n in (1, 2, 3, 4)]
+    assert efforts == ["low", None, "low", None]
+    assert site.client.delete("/v1/schedules/by-night").status_code == 204
 
 
 def test_bad_data_sets_are_refused_and_leave_nothing(site, tmp_path):
