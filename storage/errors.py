@@ -54,6 +54,14 @@ class InvalidReceipt(StorageError, ValueError):
     """A receipt of forgotten rows does not hold: it was altered, or another workspace signed it."""
 
 
+class AlteredReceipt(InvalidReceipt):
+    """A receipt, or the key that it names, was altered or reformatted after it was signed."""
+
+
+class ForeignReceipt(InvalidReceipt):
+    """A receipt is unaltered, but another key than the given one signed it."""
+
+
 class InvalidCursor(StorageError, ValueError):
     """A cursor is from another list."""
 

@@ -24,6 +24,7 @@ from .forgetting.forgetting_predictions import forget_predictions as forget_pred
 from .forgetting.receipts import check_receipt_condition as check_receipt_condition
 from .forgetting.receipts import list_receipts as list_receipts
 from .forgetting.receipts import read_receipt as read_receipt
+from .forgetting.receipts import receipt_verdict as receipt_verdict
 from .forgetting.receipts import receipts_public_key as receipts_public_key
 from .forgetting.receipts import verify_receipt as verify_receipt
 from .inference.inference_steps import evaluate_versions as evaluate_versions

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storage.control.paging import DEFAULT_LIMIT, MAX_LIMIT, Page
-from storage.errors import CorruptFile, InvalidCursor, InvalidReceipt, NotFound
+from storage.errors import AlteredReceipt, CorruptFile, ForeignReceipt, InvalidCursor, InvalidReceipt, NotFound
 from storage.files.atomic_files import read_or_create_secret, write_file_atomically
 from storage.files.workspace_layout import checked_resource_name, is_valid_name
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 FORMAT = "fewpass receipt 1"
 KEY_BYTES = 32
@@ -144,12 +144,56 @@ def _parsed(path: Path) -> dict[str, Any]:
     raise CorruptFile(path, "it is not a receipt. Restore it from a backup.")
 
 
+def is_receipt(data: bytes) -> bool:
+    """Return whether bytes are a JSON object with the members that mark a receipt, signed or not."""
+    try:
+        receipt = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(receipt, dict) and {"format", "signature"} <= receipt.keys()
+
+
+def _signed_content(data: bytes, key: Ed25519PublicKey) -> dict[str, Any] | None:
+    """Return the content of a receipt without its signature; None if a key did not sign exactly these bytes."""
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        receipt = json.loads(data)
+        # Other bytes may mean the same JSON, or another JSON to another reader.
+        is_canonical = data.removesuffix(b"\n") == canonical_json(receipt)
+        digits = receipt.pop("signature")
+        signature = bytes.fromhex(digits)  # which takes capitals, too
+        key.verify(signature if is_canonical and signature.hex() == digits else b"", canonical_json(receipt))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSignature):
+        return None
+    return dict(receipt)
+
+
+def _why_invalid(data: bytes, key: Ed25519PublicKey) -> InvalidReceipt:
+    """Return the error of a receipt that a key did not sign: another key signed it, or it was altered."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        raw = bytes.fromhex(json.loads(data)["public_key"])
+        own = Ed25519PublicKey.from_public_bytes(raw)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        own = None
+    if own is not None and raw != key.public_bytes_raw() and _signed_content(data, own) is not None:
+        return ForeignReceipt(
+            f"Another key signed the receipt: it names {raw.hex()[:16]}…, and the key to verify with is "
+            f"{key.public_bytes_raw().hex()[:16]}…. Ask the owner of that workspace for the public key (fewpass receipts key), and verify "
+            "with it: fewpass receipts verify FILE --key FILE."
+        )
+    return AlteredReceipt(
+        "The signature of the receipt is invalid: the receipt was altered or reformatted. Get it again with fewpass receipts show."
+    )
+
+
 def verified_receipt(data: bytes, public_pem: bytes) -> dict[str, Any]:
     """Return the content of a receipt that the owner of a public key (PEM) signed, exactly in these bytes.
 
-    The last line break may be missing. Raises InvalidReceipt.
+    The last line break may be missing. Raises AlteredReceipt, ForeignReceipt or InvalidReceipt.
     """
-    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -159,18 +203,9 @@ def verified_receipt(data: bytes, public_pem: bytes) -> dict[str, Any]:
         key = None
     if not isinstance(key, Ed25519PublicKey):
         raise InvalidReceipt("The key is not an Ed25519 public key in PEM: use what fewpass receipts key prints.")
-    try:
-        receipt = json.loads(data)
-        # Other bytes may mean the same JSON, or another JSON to another reader.
-        is_canonical = data.removesuffix(b"\n") == canonical_json(receipt)
-        digits = receipt.pop("signature")
-        signature = bytes.fromhex(digits)  # which takes capitals, too
-        key.verify(signature if is_canonical and signature.hex() == digits else b"", canonical_json(receipt))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSignature):
-        raise InvalidReceipt(
-            "The signature of the receipt is invalid: the receipt was altered or reformatted, or signed by another key. Get it again "
-            "with fewpass receipts show, and check the owner of the public key in --key."
-        ) from None
+    receipt = _signed_content(data, key)
+    if receipt is None:
+        raise _why_invalid(data, key)
     leaves = [canonical_json(file) for file in receipt.get("files", ())]
     if receipt.get("format") != FORMAT or receipt.get("merkle_root") != merkle_root(leaves):
         raise InvalidReceipt(f"The receipt is signed, but is not a {FORMAT!r}: a newer fewpass may read it.")

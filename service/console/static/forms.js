@@ -27,10 +27,15 @@ function callOf(form) {
   let path = told(form, "path");
   const body = {};
   let hasBody = false;
+  let content;
   for (const field of form.elements) {
     if (!field.name || field.dataset.in === "none") continue;
     if (field.dataset.in === "path") {
       path = path.replace(`{${field.name}}`, encodeURIComponent(field.value));
+      continue;
+    }
+    if (field.dataset.in === "body") {
+      content = field.files[0];
       continue;
     }
     hasBody = true;
@@ -56,7 +61,7 @@ function callOf(form) {
     const last = parts.pop();
     parts.reduce((inside, part) => (inside[part] ??= {}), body)[last] = value;
   }
-  return { method: told(form, "method"), path, body: hasBody ? body : undefined };
+  return { method: told(form, "method"), path, body: content ?? (hasBody ? body : undefined) };
 }
 
 function show(form) {
@@ -88,7 +93,7 @@ async function send(form) {
   const button = form.querySelector("button[type=submit]");
   button.disabled = true;
   try {
-    for (const field of form.querySelectorAll("input[type=file]")) {
+    for (const field of form.querySelectorAll("input[type=file]:not([data-in=body])")) {
       const file = field.files[0];
       say(`Uploading ${file.name} …`, false);
       field.dataset.uri = (await ask("PUT", `/v1/datasets/${encodeURIComponent(form.elements.name.value)}/files/${encodeURIComponent(file.name)}`, file)).uri;
@@ -99,7 +104,9 @@ async function send(form) {
     if (told(form, "next-path")) answer = await ask("POST", told(form, "next-path"), JSON.parse(told(form, "next-body")));
     const next = told(form, "then");
     const shown = told(form, "show");
-    if (shown) {
+    const sentence = told(form, "tells");
+    if (sentence) say(answer[sentence], answer[told(form, "good")] !== told(form, "good-if"));
+    else if (shown) {
       say(told(form, "says"), false);
       outcome.append(" ", el("code", {}, answer[shown]), " ", el("button", { type: "button", "data-copy": true }, "Copy"));
     }
@@ -131,7 +138,7 @@ document.addEventListener("click", async ({ target }) => {
 });
 document.addEventListener("input", (event) => {
   const file = event.target.type === "file" && event.target.files[0];
-  if (file) {
+  if (file && event.target.dataset.in !== "body") {
     delete event.target.dataset.uri;
     const name = event.target.form.elements.name;
     name.value ||= file.name.toLowerCase().replace(/\.[a-z0-9.]*$/, "").replace(/[^a-z0-9._-]+/g, "-").replace(/^[^a-z0-9]+/, "").slice(0, 64);

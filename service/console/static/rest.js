@@ -39,7 +39,8 @@ export function quoted(text) {
 /** The call as a command for a shell. */
 export function curl(method, path, body) {
   const parts = ["curl", ...(method === "GET" ? [] : ["-X", method])];
-  if (body !== undefined) parts.push("-H", "'Content-Type: application/json'", "-d", quoted(JSON.stringify(body)));
+  if (body instanceof Blob) parts.push("-H", "'Content-Type: application/octet-stream'", "--data-binary", quoted(`@${body.name}`));
+  else if (body !== undefined) parts.push("-H", "'Content-Type: application/json'", "-d", quoted(JSON.stringify(body)));
   parts.push(`"$FEWPASS_URL"${quoted(path)}`);
   return parts.join(" ");
 }

@@ -1,12 +1,16 @@
 """/v1/receipts: signed receipts of forgotten rows."""
 
 from datetime import datetime
+from typing import Literal
 
-from fastapi import APIRouter
+import anyio.to_thread
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service import product
-from service.http.api.resources import Limit, Ours, PageShape, Shape, media_type_responses
+from service.http.api.resources import BYTES_BODY, Limit, Ours, PageShape, Shape, media_type_responses
+from service.requests.roles import needs_role
+from storage.control.api_keys_and_sessions import Role
 
 router = APIRouter(prefix="/v1")
 
@@ -19,6 +23,14 @@ class ReceiptSummaryShape(Shape):
     subject: str
     n_rows: int
     proof: str
+
+
+class ReceiptVerdictShape(Shape):
+    """Whether a receipt holds: `verdict` is "valid", "altered" or "unknown key", and `detail` says it in a sentence."""
+
+    verdict: Literal["valid", "altered", "unknown key"]
+    id: str | None
+    detail: str
 
 
 @router.get("/receipts", name="list_all", tags=["receipts"], summary="List receipts of forgotten rows")
@@ -40,3 +52,12 @@ def list_receipts_endpoint(
 def get_receipt_endpoint(receipt_id: str, workspace: Ours) -> Response:
     """Return a signed receipt, byte for byte as it was written."""
     return Response(product.read_receipt(workspace, receipt_id), media_type="application/json")
+
+
+@router.post("/receipts/verify", name="verify", tags=["receipts"], summary="Verify a receipt", openapi_extra=BYTES_BODY)
+@needs_role(Role.READ)
+async def verify_receipt_endpoint(workspace: Ours, request: Request) -> ReceiptVerdictShape:
+    """Verify the file of a receipt with the key of this workspace; nothing is stored."""
+    body = await request.body()
+    verdict = await anyio.to_thread.run_sync(product.receipt_verdict, workspace, body)
+    return ReceiptVerdictShape.model_validate(verdict)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import Literal
 
 from learners.errors import ExtraMissing, require_extra
 from learners.passes.sources.source import SourceFile, file_identity
@@ -19,8 +20,8 @@ from service.requests.requests import ForgetRequest
 from service.workspace import Workspace
 from storage.control.paging import DEFAULT_LIMIT, Page, iterate_page_items
 from storage.datasets.predicates import RowPredicate
-from storage.datasets.receipts import Receipts, canonical_json, merkle_root, verified_receipt
-from storage.errors import InvalidReceipt
+from storage.datasets.receipts import Receipts, canonical_json, is_receipt, merkle_root, verified_receipt
+from storage.errors import AlteredReceipt, ForeignReceipt, InvalidReceipt
 
 PROVED, PENDING = "proved", "subtracted, proof pending"
 
@@ -48,6 +49,25 @@ class ReceiptSummary:
     subject: str
     n_rows: int
     proof: str
+
+
+@dataclass(frozen=True)
+class ReceiptVerdict:
+    """Whether a receipt holds.
+
+    Parameters
+    ----------
+    verdict : str
+        "valid"; "altered", if its signature does not fit it; or "unknown key", if another key than the workspace's signed it.
+    id : str or None
+        That of a valid receipt.
+    detail : str
+        The verdict in one sentence, and the remedy.
+    """
+
+    verdict: Literal["valid", "altered", "unknown key"]
+    id: str | None
+    detail: str
 
 
 def searched_files(
@@ -218,6 +238,40 @@ def verify_receipt(data: bytes, public_key: bytes) -> JSONObject:
     """
     _require_cryptography()
     return verified_receipt(data, public_key)
+
+
+def receipt_verdict(workspace: Workspace, data: bytes) -> ReceiptVerdict:
+    """Verify a file with the key of a workspace.
+
+    Raises
+    ------
+    InvalidRequest
+        If the file is not a receipt, or one of a later release.
+    ExtraMissing
+        If `cryptography` is not installed.
+    """
+    _require_cryptography()
+    if not is_receipt(data):
+        what = "is empty" if not data.strip() else "is not a receipt"
+        raise InvalidRequest(
+            f"The file {what}: choose one as Download on this page or fewpass receipts show ID --out FILE writes it.",
+            field="body",
+        )
+    try:
+        content = verified_receipt(data, receipts_public_key(workspace))
+    except AlteredReceipt as error:
+        return ReceiptVerdict("altered", None, str(error))
+    except ForeignReceipt as error:
+        return ReceiptVerdict("unknown key", None, str(error))
+    except InvalidReceipt as error:
+        raise InvalidRequest(str(error), field="body") from error
+    rows, receipt_id = content["rows"], str(content["id"])
+    return ReceiptVerdict(
+        "valid",
+        receipt_id,
+        f"Receipt {receipt_id} is valid: this workspace signed that {rows['forgotten']:,} of {rows['before']:,} rows were forgotten at "
+        f"{content['at']}, {content['proof']['status']}.",
+    )
 
 
 def check_receipt_condition(workspace: Workspace, content: JSONObject, where: str) -> None:

@@ -31,6 +31,7 @@ from service.requests.json_values import JSONObject
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from storage.datasets.receipts import Receipts
 
 PATHS = [
     "",
@@ -210,6 +211,23 @@ def test_receipts_are_listed_shown_and_verified(tmp_path, weather_files):
         assert "The signature is valid" in page(client, path).text
         assert as_program(client, path).json()["receipt"] == receipt
         assert client.get("/console/receipts/job-x", headers=BROWSER).status_code == 404
+        # Which a form of the list verifies, as sent.
+        form = re.search(r"<form[^>]*/v1/receipts/verify.*?</form>", listed, re.DOTALL)
+        assert form and '<input type="file" data-in="body"' in form[0]
+        data = client.get(f"/v1/receipts/{receipt['id']}").content
+        verdict = client.post("/v1/receipts/verify", content=data).json()
+        assert (verdict["verdict"], verdict["id"]) == ("valid", receipt["id"])
+        n_rows, before = (receipt["rows"][name] for name in ("forgotten", "before"))
+        assert f"is valid: this workspace signed that {n_rows:,} of {before:,} rows were forgotten" in verdict["detail"]
+        verdict = client.post("/v1/receipts/verify", content=data.replace(b'"before":', b'"before":1')).json()
+        assert verdict["verdict"] == "altered" and "was altered or reformatted" in verdict["detail"]
+        other = Receipts(tmp_path)
+        other.write("job-1", {"files": []})
+        verdict = client.post("/v1/receipts/verify", content=other.read("job-1")).json()
+        assert verdict["verdict"] == "unknown key" and "Another key signed the receipt" in verdict["detail"]
+        for content, words in ((b"", "is empty"), (b"PAR1", "is not a receipt"), (b"[7]", "is not a receipt")):
+            refused = client.post("/v1/receipts/verify", content=content)
+            assert refused.status_code == 422 and f"The file {words}: choose one" in refused.json()["detail"]
         file = settings.workspace / "receipts" / f"{receipt['id']}.json"
         text = file.read_text().replace('"forgotten":', '"forgotten":1')
         file.unlink()

@@ -92,6 +92,7 @@ REQUESTS = [
     get(f"{JOB}/output", at={"job_id": "{scored}"}),
     get("/v1/receipts"),
     get("/v1/receipts/{receipt_id}"),
+    post("/v1/receipts/verify", content=b'{"format":"fewpass receipt 1","signature":"00"}'),
     post(f"{DATA}/rules/withdraw", at={"name": "forgetful"}),
     post(f"{MODEL}/rules/withdraw", at={"name": "forgetting"}),
     post("/v1/keys"),

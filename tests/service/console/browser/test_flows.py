@@ -51,6 +51,17 @@ def test_from_a_file_to_what_if_in_three_clicks(tab, house):
     assert house.client.get("/v1/models/train").json()["learner"] == "auto"
 
 
+def test_a_file_of_a_receipt_is_verified(tab, tmp_path):
+    tab.go("/console/receipts")
+    form = "form:has(input[name=receipt])"
+    (tmp_path / "letter.json").write_text("a letter")
+    tab.page.set_input_files(f"{form} input[type=file]", tmp_path / "letter.json")
+    assert "--data-binary '@letter.json'" in tab.page.locator(f"{form} [data-asked] code").text_content()
+    tab.page.click(f"{form} button")
+    tab.page.wait_for_selector(f"{form} [data-outcome].bad:has-text('is not a receipt')")
+    assert not tab.findings()
+
+
 def test_the_example_and_what_is_refused(tab, house):
     tab.go("/console/data")
     tab.page.click("button:has-text('Load the example')")
