@@ -1,4 +1,4 @@
-"""Recurring parts of a time: the hour, the weekday, the hour of the week, the month."""
+"""Recurring parts of a time: the time of day, the hour, the weekday, the hour of the week, the month."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from learners.kernels.arrays import Floats, read_only_array
 from learners.schema.times_and_durations import DAY
 
-TimePart = Literal["hour", "weekday", "hour of the week", "month"]
+TimePart = Literal["time of day", "hour", "weekday", "hour of the week", "month"]
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
@@ -48,11 +48,12 @@ class Cycle:
             return read_only_array(moved - np.floor(moved / self.period) * self.period)
 
 
-def _clock(hour: int) -> str:
-    return f"{hour:02}:00"
+def _clock(hour: int, minute: int = 0) -> str:
+    return f"{hour:02}:{minute:02}"
 
 
 CYCLES: dict[TimePart, Cycle] = {
+    "time of day": Cycle(DAY, 600, 0, tuple(_clock(hour, minute) for hour in range(24) for minute in range(0, 60, 10))),
     "hour": Cycle(DAY, 3_600, 0, tuple(map(_clock, range(24)))),
     "weekday": Cycle(7 * DAY, DAY, 4 * DAY, WEEKDAYS),  # the first Monday since 1970 is the 5th of January
     "hour of the week": Cycle(

@@ -19,7 +19,7 @@ from learners.schema import Kept, Schema
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.json_records import encode_json_columns, encode_json_records
 from tests.support.passes import same
-from tests.support.registry import N, regimes, rush_hours, table
+from tests.support.registry import START, N, regimes, rush_hours, table
 
 
 def lasting(hours):
@@ -192,6 +192,19 @@ def test_each_of_two_columns_of_times_enters_by_its_own_part():
     times = {name: pa.array(own).cast(pa.timestamp("s")) for name, own in (("departs", departs), ("booked", booked))}
     rows = pa.table(times | {"gate": random.choice(list("abc"), n), "late": np.where(late, "yes", "no")})
     assert parts_of(learned(rows)) == {"departs": "hour", "booked": "hour"}
+
+
+@pytest.mark.parametrize(("n_rows", "part"), [(12_000, {"when": "time of day"}), (9_000, {})])
+def test_a_time_of_day_enters_where_trees_of_enough_rows_gain_by_it(n_rows, part):
+    """Buses of a line are late at some minutes of the hour, of another line at others: neither tells it alone."""
+    random, minutes = np.random.default_rng(0), np.sort(np.random.default_rng(1).integers(0, 360 * 1_440, n_rows))
+    line = random.integers(0, 6, n_rows)
+    is_late = (minutes % 60 // 10 + line) % 6 < 3
+    level = random.normal(size=400)[minutes // 1_440]
+    late = random.random(n_rows) < 1 / (1 + np.exp(-(np.where(is_late, 1.0, -1.0) + level)))
+    when = (START + minutes.astype("timedelta64[m]")).astype("datetime64[us]")
+    rows = pa.table({"when": when, "line": [f"line {i}" for i in line], "late": np.where(late, "yes", "no")})
+    assert parts_of(learned(rows)) == part
 
 
 def test_later_rows_are_predicted_better_by_it_and_it_is_said():

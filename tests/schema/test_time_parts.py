@@ -13,6 +13,7 @@ from learners.schema.time_parts import CYCLES, MONTHS, WEEKDAYS
 from learners.schema.value_choices import attribute_value_choices
 
 NAMES = {
+    "time of day": lambda at: f"{at.hour:02}:{at.minute // 10 * 10:02}",
     "hour": lambda at: f"{at.hour:02}:00",
     "weekday": lambda at: WEEKDAYS[at.weekday()],
     "hour of the week": lambda at: f"{WEEKDAYS[at.weekday()]} {at.hour:02}:00",
