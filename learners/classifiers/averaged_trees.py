@@ -18,7 +18,13 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Array, Arrays, Floats, Integers, freeze_arrays
 from learners.kernels.scaled_arithmetic import BIG, NOTHING, STEP
-from learners.models.model import Header, ModelDefaults, check_array_elements, check_array_type_and_shape
+from learners.models.model import (
+    Header,
+    ModelDefaults,
+    check_array_elements,
+    check_array_type_and_shape,
+    check_log_probabilities,
+)
 from learners.schema import Chunk, Schema
 
 # Equivalent sample sizes from which the marginal likelihood chooses.
@@ -200,6 +206,8 @@ def check_averaged_trees(header: Mapping[str, object], arrays: Arrays) -> None:
         check_array_type_and_shape(arrays, name, np.int64 if name == "class_counts" else np.float64, size)
     for name in ("log_prior", "alone", "ratios"):
         check_array_elements(name, ~np.isfinite(arrays[name]), "contains a value that is not finite")
+    for name in ("log_prior", "alone"):
+        check_log_probabilities(name, arrays[name])
     ratios = arrays["ratios"]  # the kernel scales them until they are in range, and others never are
     check_array_elements("ratios", (ratios < 0) | (ratios >= BIG), "contains a value that is not a ratio")
     weights = arrays["log_weights"].reshape(n, n)

@@ -8,15 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from learners.classifiers.description import VARIANCE
 from learners.classifiers.lookup.checks import check_lookup_arrays, check_lookup_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.correction.forest import check_forest
 from learners.ensembles.discriminants.gaussian import check_discriminant, has_discriminant
-from learners.ensembles.joint_members import MORE, POOLED, POOLING, joint_member_arrays, joint_member_headers
+from learners.ensembles.joint_members import (
+    MORE,
+    POOLED,
+    POOLING,
+    joint_member_array_prefix,
+    joint_member_arrays,
+    joint_member_headers,
+)
 from learners.ensembles.pool import PooledFamilies
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
-from learners.models.model import check_array_elements, check_array_offsets, check_array_type_and_shape
+from learners.models.model import MOST_ROWS, check_array_elements, check_array_offsets, check_array_type_and_shape
 from learners.schema import Schema
 from learners.schema.checks import check_schema
 from learners.schema.encoding.column_views import Views
@@ -32,13 +40,18 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
         raise InvalidArray(POOLING, f"is not {POOLED!r}: another form of fewpass wrote this model. Train it again")
     for number, own in enumerate(joint_member_headers(header)):
         check_schema(Schema.from_json(own["schema"]))
-        check_lookup_arrays(own, joint_member_arrays(number, arrays))
+        arrays_of_member = joint_member_arrays(number, arrays)
+        check_lookup_arrays(own, arrays_of_member)
+        if own["order"] and VARIANCE not in arrays_of_member:  # which intervals read
+            raise InvalidArray(joint_member_array_prefix(number) + VARIANCE, "is missing")
     views = Views(schema).schema
     families = _families(arrays, views.n_attributes)
     check_lookup_tables(views, families, arrays)
     n = len(families.order)
     for name, dtype in (("member", np.int64), ("alone", np.float64), ("parents", np.float64)):
         check_array_type_and_shape(arrays, f"entry_{name}", dtype, n)
+    for name in ("entry_alone", "entry_parents"):
+        check_array_elements(name, ~np.isfinite(arrays[name]), "contains a value that is not finite")
     member = arrays["entry_member"]
     if member.size and (member[0] != 0 or not np.isin(np.diff(member), (0, 1)).all()):
         raise InvalidArray("entry_member", "does not number the members consecutively")
@@ -49,7 +62,8 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
         check_array_type_and_shape(
             arrays, spread, np.uint8 if is_of_codes else np.float16, *arrays[f"table_{name}"].shape
         )
-    check_array_type_and_shape(arrays, "class_counts", np.int64, schema.n_classes)
+    counts = check_array_type_and_shape(arrays, "class_counts", np.int64, schema.n_classes)
+    check_array_elements("class_counts", (counts < 0) | (counts > MOST_ROWS), "contains invalid row counts")
     if has_discriminant(arrays):
         check_discriminant(schema, arrays)
     if header["weights"] is not None:

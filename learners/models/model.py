@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self, TypedDict
 
 import numpy as np
 import pyarrow as pa
 
-from learners.errors import InvalidArray, InvalidParameter
+from learners.errors import InvalidArray, InvalidParameter, SchemaError
 from learners.kernels.arrays import Array, Arrays, Floats
 from learners.schema import Chunk, Schema
+
+MOST_ROWS = 1 << 53  # a float64 holds them all
+LEAST_LOG = -708.0  # of a probability that a float64 holds without losing digits
+LOG_ROUNDING = 1e-3  # of log probabilities that were computed as sums of float32
 
 
 class Header(TypedDict):
@@ -127,6 +131,30 @@ class ModelDefaults:
 
     def prepare(self) -> None:
         """Nothing to build."""
+
+
+def check_model_facts(schema: Schema, facts: object) -> None:
+    """Refuse facts of an untrusted model that contradict its schema: rows of each class, and rows in all (SchemaError)."""
+    if not isinstance(facts, Mapping):
+        raise SchemaError("The facts of the model are not a JSON object.")
+    known = facts.get("class_counts", [0] * schema.n_classes)
+    if not isinstance(known, Sequence) or len(known) != schema.n_classes or not all(map(_is_row_count, known)):
+        raise SchemaError(
+            f"The fact class_counts of the model is not a number of rows for each of {schema.n_classes} classes."
+        )
+    if not _is_row_count(facts.get("n_rows", 0)):
+        raise SchemaError("The fact n_rows of the model is not a number of rows.")
+
+
+def _is_row_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < MOST_ROWS
+
+
+def check_log_probabilities(name: str, logs: Array) -> None:
+    """Refuse logarithms of probabilities that a float64 cannot hold, or that are above one."""
+    check_array_elements(
+        name, ~((logs >= LEAST_LOG) & (logs <= LOG_ROUNDING)), "contains values that are not log probabilities"
+    )
 
 
 def check_array_offsets(name: str, starts: Array, n_parts: int, end: int) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from learners.counts.moments import Moments
-from learners.errors import InvalidArray, LearnerError, SchemaError, columns_setting
+from learners.errors import InvalidArray, InvalidParameter, LearnerError, SchemaError, columns_setting
 from learners.kernels.arrays import Arrays, Floats
 from learners.models.model import Header
 from learners.orders.lattice.graph_samples import bitset_nodes
@@ -124,6 +124,9 @@ def check_order_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
         _require(
             arrays[name].shape == (shape,) and np.isfinite(arrays[name]).all(), name, f"is not {shape} finite numbers"
         )
+    _require(bool((arrays["spread"] > 0).all()), "spread", "contains a standard deviation that is not positive")
+    if header.get("bge") is not None:
+        _check_stored_bge(cast("Mapping[str, object]", header["bge"]), arrays["scatter"].reshape(d, d))
     best = arrays["best"]
     _require(
         best.shape == (d,) and all(own >> d == 0 for own in best.tolist()),
@@ -139,9 +142,23 @@ def check_order_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
     _require(shares.size in (0, n_cells) and np.isfinite(shares).all(), "conditional", "does not match the best graph")
     if "rows" in arrays:
         rows, counts = arrays["rows"], arrays["row_counts"]
-        fits = rows.dtype.kind == "u" and rows.size == d * counts.size and np.all(counts > 0)
+        fits = rows.dtype.kind == "u" and counts.ndim == 1 and rows.size == d * counts.size and np.all(counts > 0)
         is_known = fits and np.all(schema.domain_sizes > rows.reshape(d, -1).T)
         _require(is_known, "rows", "contains rows that do not match the columns")
+
+
+def _check_stored_bge(bge: Mapping[str, object], scatter: Floats) -> None:
+    """Refuse a BGe score that no rows can have. Raises InvalidParameter or InvalidArray."""
+    n_rows = bge.get("n_rows")
+    if type(n_rows) is not int or n_rows < 1:
+        raise InvalidParameter("n_rows", n_rows, "a number of rows")
+    for name in ("alpha_mu", "alpha_w", "t"):
+        if not isinstance(value := bge.get(name), int | float | None):
+            raise InvalidParameter(name, value, "a number")
+    BGePrior(**{name: cast(Any, bge[name]) for name in ("alpha_mu", "alpha_w", "t")}).resolved(len(scatter))
+    least = np.linalg.eigvalsh(scatter)[0] if len(scatter) else 0.0
+    is_sum = np.allclose(scatter, scatter.T, rtol=1e-9) and least >= -1e-9 * max(np.abs(scatter).max(initial=0.0), 1.0)
+    _require(is_sum, "scatter", "is not a sum of products of deviations")
 
 
 def _require(condition: bool | np.bool_, name: str, reason: str) -> None:

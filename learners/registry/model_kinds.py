@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from learners.errors import InvalidArray, LearnerError
 from learners.kernels.arrays import Arrays
-from learners.models.model import Header, Model
+from learners.models.model import Header, Model, check_model_facts
 from learners.registry.kind import Kind
 from learners.registry.lazy_imports import LazyTable
 from learners.schema import Schema
@@ -67,7 +67,9 @@ def load_model(header: Mapping[str, object], arrays: Arrays, *, is_trusted: bool
     if not isinstance(kind, str) or kind not in KINDS:
         raise LearnerError(f"A model of kind {kind!r} needs another version of fewpass (known: {', '.join(KINDS)}).")
     if not is_trusted:
-        check_schema(Schema.from_json(cast(Header, header)["schema"]))
+        schema = Schema.from_json(cast(Header, header)["schema"])
+        check_schema(schema)
+        check_model_facts(schema, header.get("facts"))
         for name, array in arrays.items():
             if not array.dtype.isnative or array.dtype.kind not in NUMBERS_AND_TEXT:
                 raise InvalidArray(name, f"has the type {array.dtype.str!r}, which no kernel reads")

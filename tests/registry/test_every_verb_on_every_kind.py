@@ -1,5 +1,7 @@
 """Every verb on every kind of model: an answer, or one sentence that says what the kind cannot do."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -245,3 +247,72 @@ def test_a_new_kind_is_trained_evaluated_and_served(tmp_path):
         refused = client.post("/v1/models/bell/predict?interval=0.9", json=ask)
         assert refused.status_code == 422
         assert "a model of kind 'gaussian naive bayes' has no posterior" in refused.json()["detail"]
+
+
+BGE_ROWS = pa.table({"number": NUMBER, "other": NUMBER / 2 + RANDOM.normal(size=240)})
+
+
+def at(place, value):
+    def change(array):
+        changed = np.array(array)
+        changed.flat[place] = value
+        return changed
+
+    return change
+
+
+TAMPERED = [
+    ("ensemble", "joint1_estimate_variance", None, "'joint1_estimate_variance' of the model is missing"),
+    ("ensemble", "table_log_prior", at(0, 1e30), "'table_log_prior' .* not log probabilities"),
+    ("ensemble", "entry_alone", at(0, np.nan), "'entry_alone' .* not finite"),
+    ("ensemble", "class_counts", at(0, -1), "'class_counts' .* invalid row counts"),
+    ("lookup", "table_log_prior", at(0, -1e30), "'table_log_prior' .* not log probabilities"),
+    ("averaged-trees", "alone", at(0, 1e30), "'alone' .* not log probabilities"),
+    ("averaged-trees", "ratios", lambda array: np.zeros_like(array), "predicts values that are not numbers"),
+    ("boosted-trees", "gains", at(0, np.nan), "'gains' .* not finite"),
+    ("bayesian circuit", "draws.parameter", at(0, 1e30), "'draws.parameter' .* a draw that is no circuit .draw 0: "),
+    ("bayesian circuit", "draws.parameter", at(0, np.nan), "'draws.parameter' .* a draw that is no circuit"),
+    ("bayesian circuit", "trace", np.ravel, "'trace' .* expected float64 of shape"),
+    ("orders", "row_counts", lambda array: array.reshape(-1, 1), "'rows' .* do not match the columns"),
+    ("orders", "spread", at(0, 0.0), "'spread' .* not positive"),
+    ("bge", "spread", at(1, -1.0), "'spread' .* not positive"),
+    ("bge", "scatter", at(0, -1e30), "'scatter' .* not a sum of products"),
+    ("bge", "best", at(0, 1), "Singular matrix"),
+]
+FACTS = [
+    ("boosted-trees", {"class_counts": [1, 2, 3]}, "class_counts of the model is not a number of rows for each of 2"),
+    ("boosted-trees", {"class_counts": [1, -2]}, "class_counts of the model is not a number of rows for each of 2"),
+    ("boosted-trees", {"class_counts": None}, "class_counts of the model is not a number of rows for each of 2"),
+    ("lookup", {"n_rows": "many"}, "n_rows of the model is not a number of rows"),
+    ("bayesian circuit", {"diagnostics": []}, "has no attribute 'get'"),
+    ("orders", {"taken_as": {"a": 1, "b": 2}}, "has no attribute 'partition'"),
+]
+
+
+@pytest.fixture(scope="module")
+def stored(models):
+    made = models | {"bge": drive(recipes.learner("orders", {"score": "bge"}, None), Source.of_table(BGE_ROWS))}
+    return {kind: model.to_arrays() for kind, model in made.items()}
+
+
+@pytest.mark.parametrize(("kind", "name", "change", "words"), TAMPERED)
+def test_an_array_that_no_training_writes_is_refused_where_models_come_in(stored, kind, name, change, words):
+    header, arrays = stored[kind]
+    assert model_refusal_reason(header, arrays) == ""
+    others = {other: array for other, array in arrays.items() if other != name}
+    reason = model_refusal_reason(header, others if change is None else others | {name: change(arrays[name])})
+    assert re.search(words, reason), reason
+
+
+@pytest.mark.parametrize(("kind", "facts", "words"), FACTS)
+def test_facts_that_contradict_the_model_are_refused_where_models_come_in(stored, kind, facts, words):
+    header, arrays = stored[kind]
+    reason = model_refusal_reason(header | {"facts": header["facts"] | facts}, arrays)
+    assert words in reason
+
+
+def test_a_score_of_no_rows_is_refused_where_models_come_in(stored):
+    header, arrays = stored["bge"]
+    for change in ({"n_rows": -1}, {"n_rows": None}, {"alpha_mu": "x"}, {"alpha_w": 0.0}):
+        reason = model_refusal_reason(header | {"bge": header["bge"] | change}, arrays)
+        assert f"Parameter {next(iter(change))}=" in reason

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from learners.circuits.bayesian.circuit_draws import LEVEL, CircuitDraws, log_mean_exp, summarise_draws
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.errors import ImpossibleEvidence
+from learners.circuits.errors import ImpossibleEvidence, InvalidCircuit
 from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
 from learners.circuits.model import CircuitHeader, CircuitModel
 from learners.circuits.queries import queries
@@ -22,9 +22,10 @@ from learners.circuits.queries.likelihoods import Read
 from learners.circuits.queries.named_answers import Answer, Batches, Source, Summary
 from learners.circuits.queries.sampling_kernels import GOLDEN
 from learners.circuits.variables import Columns
-from learners.errors import NoClass
+from learners.errors import InvalidArray, InvalidParameter, NoClass
 from learners.kernels.arrays import Array, Arrays, Floats, Integers, Uint8s, read_only_array
 from learners.kernels.random import random_bits_array
+from learners.models.model import check_array_type_and_shape
 from learners.models.query import Query
 from learners.schema import Chunk, Schema
 
@@ -274,3 +275,24 @@ class BayesianCircuit(CircuitModel):
         flat = self.trace.reshape(-1, self.trace.shape[2])
         columns = {name: flat[:, i] if i == 0 else flat[:, i].astype(np.int64) for i, name in enumerate(names)}
         return super().tables() | {"sweeps": pa.table(sweeps | columns)}
+
+
+def check_drawn_circuit(header: Mapping[str, object], arrays: Arrays) -> None:
+    """Refuse draws of which one is not a circuit, and chains that do not fit them.
+
+    Raises InvalidCircuit, InvalidParameter or InvalidArray.
+    """
+    own = cast("CircuitHeader", header)
+    n_chains = own.get("n_chains")
+    if type(n_chains) is not int or n_chains < 1:
+        raise InvalidParameter("n_chains", n_chains, "a number of chains")
+    circuit = Circuit.from_arrays({name: arrays[name] for name in CircuitArrays._fields})
+    for name in (WEIGHT, PARAMETER):
+        check_array_type_and_shape(arrays, name, np.float64, None, None)
+    check_array_type_and_shape(arrays, TRACE, np.float64, n_chains, None, 7)
+    draws = CircuitDraws(circuit, arrays[WEIGHT], arrays[PARAMETER])
+    for draw in range(draws.n_draws):
+        try:
+            draws.of(draw)
+        except InvalidCircuit as error:
+            raise InvalidArray(PARAMETER, f"has a draw that is no circuit (draw {draw}: {error})") from error

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from learners.classifiers.baselines.boosted import load_xgboost_booster
-from learners.errors import InvalidArray
+from learners.errors import InvalidArray, SchemaError
 from learners.kernels.arrays import Arrays
-from learners.models.model import Header, check_array_type_and_shape
+from learners.models.model import Header, check_array_elements, check_array_type_and_shape
 from learners.schema import Schema
 
 if TYPE_CHECKING:  # a process that only serves networks should not load XGBoost
@@ -42,8 +42,11 @@ def check_boosted_model(header: Mapping[str, object], arrays: Arrays) -> None:
     Raises InvalidArray, naming the array.
     """
     schema = Schema.from_json(cast(Header, header)["schema"])
-    check_array_type_and_shape(arrays, "gains", np.float64, schema.n_attributes)
+    gains = check_array_type_and_shape(arrays, "gains", np.float64, schema.n_attributes)
+    check_array_elements("gains", ~np.isfinite(gains), "contains a value that is not finite")
     check_array_type_and_shape(arrays, "n_splits", np.int64, schema.n_attributes)
+    if "class_counts" not in cast(Header, header)["facts"]:
+        raise SchemaError("The facts of the model lack class_counts, the rows of each class.")
     check_booster(schema, "booster", arrays)
 
 

@@ -19,7 +19,13 @@ from learners.classifiers.lookup.lookup import MANY_TABLES, TABLES, LookupHeader
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays, Mask
-from learners.models.model import check_array_elements, check_array_offsets, check_array_type_and_shape
+from learners.models.model import (
+    MOST_ROWS,
+    check_array_elements,
+    check_array_offsets,
+    check_array_type_and_shape,
+    check_log_probabilities,
+)
 from learners.schema import Schema
 
 TYPES: dict[str, type] = dict.fromkeys(kernels.LookupTables._fields, np.int64)
@@ -29,7 +35,6 @@ MANY_TYPES: dict[str, type] = dict.fromkeys(ManyClassTables._fields, np.int64)
 MANY_TYPES |= {"root_log": np.float32, "rest_log": np.float32, "cell_log": np.float32, "log_prior": np.float64}
 MANY_TYPES |= {"rest_class": np.uint16, "cell_class": np.uint16, "branch": np.int32, "pair_value": np.int32}
 MANY_TYPES |= {"is_hierarchical": np.uint8}
-MOST_ROWS = 1 << 53  # a float64 holds them all
 NO_CODE = "contains codes outside the domain"
 NO_LOGARITHM = "contains values that are not log probabilities"
 NOT_FINITE = "contains a value that is not finite"
@@ -104,6 +109,7 @@ def check_lookup_tables(schema: Schema, structure: Structure, arrays: Arrays) ->
     is_unknown[_is_rest(tables)] = False  # no rest for a class
     check_array_elements("table_vectors", is_unknown | (tables.vectors == np.inf), NO_LOGARITHM)
     check_array_elements("table_log_prior", ~np.isfinite(tables.log_prior), NOT_FINITE)
+    check_log_probabilities("table_log_prior", tables.log_prior)
 
 
 def _check_layout(
@@ -193,6 +199,7 @@ def _check_many_tables(schema: Schema, structure: Structure, arrays: Arrays) -> 
     for name in ("root_log", "rest_log", "cell_log"):
         check_array_elements(f"many_{name}", ~(getattr(tables, name) < np.inf), NO_LOGARITHM)
     check_array_elements("many_log_prior", ~np.isfinite(tables.log_prior), NOT_FINITE)
+    check_log_probabilities("many_log_prior", tables.log_prior)
 
 
 def _check_tree(tree: ContextTree, level_sizes: list[int]) -> None:

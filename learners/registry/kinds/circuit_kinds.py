@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from learners.circuits.bayesian.model import BayesianCircuit
+from learners.circuits.bayesian.model import BayesianCircuit, check_drawn_circuit
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.errors import NoImportances
@@ -43,9 +43,8 @@ def _importances(model: CircuitModel) -> Floats:
 
 
 def _trial(model: CircuitModel) -> Sequence[float]:
-    if model.schema.target is not None:
-        return answer_without_evidence(model)
-    return [answer["probability"] for answer in model.answer([Marginal({})])]
+    answered = [answer["probability"] for answer in model.answer([Marginal({})])]
+    return answered if model.schema.target is None else answer_without_evidence(model)
 
 
 def _resume_posterior(model: CircuitModel) -> Resumption | None:
@@ -82,7 +81,9 @@ CIRCUIT = Kind(
     trial=_trial,
     resume=_resume_posterior,
 )
-SAMPLED_CIRCUIT = replace(CIRCUIT, model=BayesianCircuit, resume=_resume_chains, trace=lambda model: model.trace)
+SAMPLED_CIRCUIT = replace(
+    CIRCUIT, model=BayesianCircuit, check=check_drawn_circuit, resume=_resume_chains, trace=lambda model: model.trace
+)
 GAUSSIAN_MIXTURE = replace(CIRCUIT, model=GaussianModel, has_regions=False)
 NETWORK = replace(
     CIRCUIT,

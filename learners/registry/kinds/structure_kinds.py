@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from learners.circuits.model import CircuitModel
-from learners.models.query import Graph
+from learners.models.query import Graph, Marginal
 from learners.orders.checks import check_order_posterior
 from learners.orders.model import OrderModel
 from learners.registry.column_graphs import posterior_column_graph
@@ -31,6 +31,8 @@ def _circuit(model: OrderModel, max_edges: int, most_bytes: int | None) -> Circu
 
 def _trial(model: OrderModel) -> Sequence[float]:
     model.answer([Graph()])
+    if model.posterior.bge is not None:
+        best_graph_network(model).model().answer([Marginal({})])
     are_probabilities = bool(np.all((model.probabilities >= 0.0) & (model.probabilities <= 1.0 + 1e-9)))
     return [1.0] if are_probabilities else []
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from learners.errors import LearnerError
 from learners.kernels.arrays import Arrays
 from learners.registry.model_kinds import add_derived_arrays, kind_of, load_model
+from learners.registry.rehearsal import rehearse
 from service.product.child_process import run_in_child_process
 from service.product.outputs import Output, check_output_free, output_draft
 from service.product.versions.registry import find_version
@@ -170,6 +171,7 @@ def model_refusal_reason(header: Mapping[str, object], arrays: Arrays) -> str:
         model = load_model(header, arrays, is_trusted=False)
         json.dumps(model.structure(), ensure_ascii=False).encode()
         probabilities = kind_of(model).trial(model)
+        rehearse(model)
     except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return f"its model cannot be used ({type(error).__name__}: {error})."
     if len(probabilities) != model.schema.n_classes or not math.isclose(sum(probabilities), 1, abs_tol=1e-6):
