@@ -87,7 +87,8 @@ def bytes_of_parts(arrays: Mapping[str, Array], header: Mapping[str, object]) ->
         part = next((part for part, starts in PARTS.items() if name.startswith(starts)), "header and others")
         content = np.ascontiguousarray(array).tobytes()
         found[part] += len(codec.compress(content)) if is_packed and content else len(content)
-    found["header and others"] += 2 * len(json.dumps(header))  # Arrow writes it at both ends of a file
+    # Arrow writes it at both ends of a file.
+    found["header and others"] += 2 * len(codec.compress(json.dumps(header).encode()))
     return found
 
 

@@ -1,7 +1,7 @@
 """The compiled form of a model: an Arrow IPC file of named arrays, mapped by serving processes without a copy.
 
 It holds one record batch of one row, with one large-list column per array: so an array is one contiguous buffer of the
-file. The header, the dtypes and the shapes are JSON in the metadata of the Arrow schema, with its SHA-256; it also
+file. The header, the dtypes and the shapes are compressed JSON in the metadata of the Arrow schema, with its SHA-256; it also
 has a checksum of the whole file (XXH3, as fast as memory), which is verified whenever the file is mapped: it shows
 damage, and not malice.
 """
@@ -26,9 +26,12 @@ from storage.files.atomic_files import write_file_atomically
 Header = dict[str, object]
 Arrays = dict[str, np.ndarray]
 
-_FORMAT, _UNSEALED = b"fewpass:2", b"fewpass:1"  # earlier releases wrote no sum of the whole file
+# Earlier releases wrote the JSON as text, and the first no sum of the whole file.
+_FORMAT, _OF_TEXT, _UNSEALED = b"fewpass:3", b"fewpass:2", b"fewpass:1"
+_JSON_BYTES = b"fewpass.json_bytes"
 _JSON, _JSON_SHA256, _FORMAT_KEY, _SEAL = b"fewpass.json", b"fewpass.sha256", b"fewpass.format", b"fewpass.xxh3"
 PACKING = 6  # zstd's level
+MOST_JSON = 1 << 30
 SUM_DIGITS, _PIECE = 32, 1 << 22
 # What Arrow holds as numpy does. All else (bool is a bit there) is held as bytes, and viewed.
 _NATIVE = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")}
@@ -90,16 +93,31 @@ def write_compiled(
     columns = [_list_of(name, np.asarray(array)) for name, array in arrays.items()]
     # Columns are numbered: Arrow allows names twice, JSON in our metadata is what maps them.
     fields = [pa.field(str(i), column.type, nullable=False) for i, column in enumerate(columns)]
-    metadata = {_FORMAT_KEY: _FORMAT, _JSON: text, _JSON_SHA256: hashlib.sha256(text).hexdigest().encode()}
+    metadata = {_FORMAT_KEY: _FORMAT, _JSON_SHA256: hashlib.sha256(text).hexdigest().encode()}
+    metadata |= {_JSON: _zstd().compress(text, asbytes=True), _JSON_BYTES: str(len(text)).encode()}
     token = _token(text)
     metadata[_SEAL] = token + b"0" * SUM_DIGITS
     batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, metadata=metadata))
     with write_file_atomically(path, replace=replace) as draft:
-        codec = pa.Codec("zstd", PACKING) if batch.nbytes <= most_packed else None
+        codec = _zstd() if batch.nbytes <= most_packed else None
         options = pa.ipc.IpcWriteOptions(compression=codec)
         with pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, batch.schema, options=options) as writer:
             writer.write_batch(batch)
         write_embedded_checksum(draft, token)
+
+
+def _zstd() -> pa.Codec:
+    return pa.Codec("zstd", PACKING)
+
+
+def _json_text(metadata: Mapping[bytes, bytes]) -> bytes:
+    """Return the JSON of a file's metadata, which Arrow writes twice."""
+    if metadata[_FORMAT_KEY] != _FORMAT:
+        return metadata[_JSON]
+    n_bytes = int(metadata[_JSON_BYTES])
+    if n_bytes > MOST_JSON:
+        raise ValueError(f"Its header has {n_bytes:,} bytes")
+    return bytes(_zstd().decompress(metadata[_JSON], decompressed_size=n_bytes, asbytes=True))
 
 
 def _token(text: bytes) -> bytes:
@@ -125,7 +143,7 @@ def map_compiled(path: Path | str) -> tuple[Header, Arrays]:
     path = Path(path)
     try:
         batch = _mapped_batch(path)
-        text = batch.schema.metadata[_JSON]
+        text = _json_text(batch.schema.metadata)
         if hashlib.sha256(text).hexdigest().encode() != batch.schema.metadata[_JSON_SHA256]:
             raise CorruptFile(path, "its header has changed. Rebuild it from the model's DuckDB file.")
         _check_seal(path, batch.schema.metadata, text)
@@ -151,7 +169,7 @@ def _check_seal(path: Path, metadata: Mapping[bytes, bytes], text: bytes) -> Non
 def _mapped_batch(path: Path) -> pa.RecordBatch:
     # The mapping outlives this handle: Arrow's buffers refer to it.
     with pa.memory_map(str(path), "r") as file, pa.ipc.open_file(file) as reader:
-        known = (reader.schema.metadata or {}).get(_FORMAT_KEY) in (_FORMAT, _UNSEALED)
+        known = (reader.schema.metadata or {}).get(_FORMAT_KEY) in (_FORMAT, _OF_TEXT, _UNSEALED)
         if not known or reader.num_record_batches != 1:
             raise ValueError("It is not a compiled model of this release")
         batch = reader.get_batch(0)

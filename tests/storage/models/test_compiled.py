@@ -72,13 +72,22 @@ def test_a_served_file_of_an_earlier_release_is_mapped(tmp_path):
     with pa.OSFile(str(tmp_path / "new.arrow")) as file, pa.ipc.open_file(file) as reader:
         batch = reader.get_batch(0)
     metadata = {name: value for name, value in batch.schema.metadata.items() if name != b"fewpass.xxh3"}
-    for name, more in (("old", {b"fewpass.format": b"fewpass:1"}), ("unsealed", {})):
+    # Releases until 0.2.0 wrote the JSON as text.
+    text = pa.Codec("zstd").decompress(metadata[b"fewpass.json"], int(metadata[b"fewpass.json_bytes"]), asbytes=True)
+    for name, more in (("old", {b"fewpass.format": b"fewpass:1", b"fewpass.json": text}), ("unsealed", {})):
         rows = batch.replace_schema_metadata(metadata | more)
         with pa.OSFile(str(tmp_path / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
             writer.write_batch(rows)
     assert map_compiled(tmp_path / "old.arrow")[1]["a"].tolist() == [0, 1, 2]
     with pytest.raises(CorruptFile, match=r"unsealed\.arrow is damaged"):
         map_compiled(tmp_path / "unsealed.arrow")
+
+
+def test_the_header_of_a_file_is_compressed(tmp_path):
+    header = {"names": [f"attribute {number}" for number in range(10_000)]}
+    write_compiled(tmp_path / "model.arrow", header, {"a": np.arange(3.0)})
+    assert (tmp_path / "model.arrow").stat().st_size < len(json.dumps(header)) / 4
+    assert map_compiled(tmp_path / "model.arrow")[0] == header
 
 
 def test_a_rule_with_a_flipped_bit_is_damage(tmp_path):
