@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.lookup.kernels import LookupTables, list_sums
+from learners.classifiers.lookup.kernels import FEW_ROWS, LookupTables, list_sums
 from learners.classifiers.lookup.look_up_tables import (
     Tables,
     family_lookup_tables,
@@ -33,8 +33,12 @@ MAJOR, LARGE = 0.5, 0.25
 MOST_ENTRIES, MOST_OF_LARGE = 1 << 14, 1 << 20
 """The most table entries, of all classes together, that a sum reads for such a row (`log_joint`)."""
 
-MOST_LISTED = 1 << 12
-"""Combinations of the missing values of one sum, times classes, up to which they are listed in a kernel, row by row."""
+MOST_LISTED, MOST_LISTED_OF_FEW = 1 << 12, 1 << 14
+"""Combinations of the missing values of one sum, times classes, up to which they are listed in a kernel, row by row: of many rows,
+which would share a sum, and of `FEW_ROWS`."""
+
+MOST_KEPT = 4096
+"""Plans that are kept, of rows that each lack something else."""
 
 BLOCK_CELLS = 1 << 20
 """Cells of the rows that are summed at a time. With more, more rows share a look-up; four times as many take 125 MB instead of 52."""
@@ -79,6 +83,18 @@ class _Plan:
     listed: Listed | None = None  # where all parts are small, and no context ends
 
 
+Sums = tuple[Integers, Integers, Integers, Integers]
+
+
+class _FewSums(NamedTuple):
+    """The sums of a few rows: see `list_sums`."""
+
+    counts: Integers
+    sums: Sums
+    n_most: int
+    n_entries: int  # the most of a plan, for each class
+
+
 class Elimination:
     """Variable elimination in a compiled network.
 
@@ -93,6 +109,7 @@ class Elimination:
     def __init__(self, tables: Tables, structure: Structure, sizes: Integers, spread: Tables | None = None) -> None:
         self.tables, self.structure, self.sizes, self.spread = tables, structure, sizes, spread
         self._plans: dict[frozenset[int], _Plan] = {}
+        self._few: dict[bytes, _FewSums | None] = {}
         self._families: dict[tuple[int, bool], Tables] = {}
 
     def log_joint(self, x: Codes, of_others: Floats | None = None) -> tuple[Floats, Floats]:
@@ -105,11 +122,14 @@ class Elimination:
         model's, whose share in each row is `of_others` (n_rows,), all contexts end in rows where the share is above
         `MAJOR` and the sum may read more than `MOST_ENTRIES`, or above `LARGE` and more than `MOST_OF_LARGE`.
         """
-        n_classes = self.tables.log_prior.size
-        logs, variance = np.empty((x.shape[1], n_classes)), np.zeros((x.shape[1], n_classes))
-        plain, parts = list[Integers](), dict[tuple[Lack, ...], tuple[_Plan, list[Integers]]]()
-        listed = list[tuple[Listed, Integers]]()
-        is_complete = np.zeros((len(self.structure.order), x.shape[1]), np.bool_)
+        n_classes, n_rows = self.tables.log_prior.size, x.shape[1]
+        logs, variance = np.empty((n_rows, n_classes)), np.zeros((n_rows, n_classes))
+        few = self._few_sums(x) if n_rows <= FEW_ROWS and self.spread is None else None
+        if few is not None and (of_others is None or few.n_entries * n_classes <= MOST_ENTRIES):
+            self._list_sums(x, few.counts, few.sums, few.n_most, logs)
+            return logs, variance
+        plain, listed = list[Integers](), list[tuple[Listed, Integers]]()
+        eliminated = list[tuple[_Plan, Integers]]()
         for missing, rows in _patterns(x, self.sizes, self.structure.order):
             plan = self._plan(missing)
             if not plan.order:  # nothing to sum
@@ -118,34 +138,51 @@ class Elimination:
             summed = rows
             if of_others is not None and plan.n_entries * n_classes > MOST_ENTRIES:
                 ends = of_others[rows] > (LARGE if plan.n_entries * n_classes > MOST_OF_LARGE else MAJOR)
-                plain.append(rows[ends])
-                summed = rows[~ends]
-                if not summed.size:
-                    continue
-            if plan.listed is not None and self.spread is None:
+                if ends.any():
+                    plain.append(rows[ends])
+                    summed = rows[~ends]
+                    if not summed.size:
+                        continue
+            if plan.listed is not None and plan.listed.n_most * n_classes <= MOST_LISTED and self.spread is None:
                 listed.append((plan.listed, summed))
-                continue
+            else:
+                eliminated.append((plan, summed))
+        outs = [(tables, out) for tables, out in ((self.tables, logs), (self.spread, variance)) if tables is not None]
+        if plain:
+            rows = np.concatenate(plain)
+            for tables, out in outs:
+                if rows.size == n_rows:
+                    fill_class_log_joints(tables, x, 0, n_rows, out)
+                    continue
+                log_joints = np.empty((rows.size, n_classes))
+                fill_class_log_joints(tables, take_rows(x, rows), 0, rows.size, log_joints)
+                out[rows] = log_joints
+        if listed:
+            rows = np.concatenate([rows for _, rows in listed])
+            of_rows = np.empty((rows.size, n_classes))
+            self._list_sums(take_rows(x, rows), *_side_by_side(listed), of_rows)
+            logs[rows] = of_rows
+        if eliminated:
+            self._eliminate(x, eliminated, outs)
+        return logs, variance
+
+    def _eliminate(
+        self, x: Codes, eliminated: Sequence[tuple[_Plan, Integers]], outs: Sequence[tuple[Tables, Floats]]
+    ) -> None:
+        """Compute the log joints of rows with these plans, and their variances; OUT (n_rows, n_classes) of each tables."""
+        n_classes, parts = self.tables.log_prior.size, dict[tuple[Lack, ...], tuple[_Plan, list[Integers]]]()
+        is_complete = np.zeros((len(self.structure.order), x.shape[1]), np.bool_)
+        is_summed = np.zeros(x.shape[1], np.bool_)
+        for plan, summed in eliminated:
+            is_summed[summed] = True
             for first, last in plan.complete:
                 is_complete[first:last, summed] = True
             for lacks, part in plan.parts.items():
                 parts.setdefault(lacks, (part, []))[1].append(summed)
-        outs = [(tables, out) for tables, out in ((self.tables, logs), (self.spread, variance)) if tables is not None]
-        if plain:
-            rows = np.concatenate(plain)
-            own = take_rows(x, rows)
-            for tables, out in outs:
-                log_joints = np.empty((rows.size, n_classes))
-                fill_class_log_joints(tables, own, 0, rows.size, log_joints)
-                out[rows] = log_joints
-        if listed:
-            self._list_sums(x, listed, logs)
-        if parts:
-            is_summed = np.ones(x.shape[1], np.bool_)
-            is_summed[np.concatenate([*plain, *(rows for _, rows in listed), np.empty(0, np.int64)])] = False
-            rows = np.flatnonzero(is_summed)
-            own = take_rows(x, rows)
-            for tables, out in outs:
-                out[rows] = self._complete_families(tables, own, is_complete[:, rows])
+        rows = np.flatnonzero(is_summed)
+        own = take_rows(x, rows)
+        for tables, out in outs:
+            out[rows] = self._complete_families(tables, own, is_complete[:, rows])
         for part, each in parts.values():
             rows = np.concatenate(each)
             own = take_rows(x, rows)
@@ -154,12 +191,11 @@ class Elimination:
             blocks = [self._summed(own[:, first_rows[i : i + step]], part) for i in range(0, first_rows.size, step)]
             for place, (_, out) in enumerate(outs):
                 out[rows] += np.concatenate([block[place] for block in blocks], axis=1).T[which]
-        return logs, variance
 
     def _plan(self, missing: frozenset[int]) -> _Plan:
         plan = self._plans.get(missing)
         if plan is None:
-            if len(self._plans) > 4096:  # of rows that each lack something else
+            if len(self._plans) > MOST_KEPT:
                 self._plans.clear()
             parents = missing & set[int]().union(*self.structure.parents)
             is_few = _size(parents, self.sizes) * self.tables.log_prior.size <= MOST_COMBINATIONS
@@ -172,18 +208,30 @@ class Elimination:
             self._plans[missing] = plan
         return plan
 
-    def _list_sums(self, x: Codes, listed: Sequence[tuple[Listed, Integers]], logs: Floats) -> None:
-        """Compute the log joints of rows whose sums are listed; OUT logs (n_rows, n_classes)."""
-        rows = np.concatenate([rows for _, rows in listed]) if len(listed) > 1 else listed[0][1]
-        counts = np.array([(rows.size, of_rows.n_families.size) for of_rows, rows in listed])
-        sums = [np.concatenate(each) for each in zip(*(of_rows[:4] for of_rows, _ in listed), strict=True)]
-        codes = np.empty((x.shape[0], max(of_rows.n_most for of_rows, _ in listed)), x.dtype)
+    def _few_sums(self, x: Codes) -> _FewSums | None:
+        """Return the sums of each of few rows, in their order, made once for what they lack; None where one is not listed, or nothing
+        is summed.
+        """
+        is_missing: Mask = x >= self.sizes[:, np.newaxis]
+        lacking = is_missing.tobytes()
+        if lacking not in self._few:
+            if len(self._few) > MOST_KEPT:
+                self._few.clear()
+            self._few[lacking] = None
+            used = frozenset(self.structure.order)
+            plans = [self._plan(used.intersection(np.flatnonzero(row).tolist())) for row in is_missing.T]
+            listed = [(plan.listed, np.full(1, row)) for row, plan in enumerate(plans) if plan.listed is not None]
+            if len(listed) == len(plans) and any(plan.order for plan in plans):
+                n_entries = max(plan.n_entries for plan in plans if plan.order)
+                self._few[lacking] = _FewSums(*_side_by_side(listed), n_entries)
+        return self._few[lacking]
+
+    def _list_sums(self, x: Codes, counts: Integers, sums: Sums, n_most: int, logs: Floats) -> None:
+        """Compute the log joints of rows side by side whose sums are listed; OUT logs (n_rows, n_classes)."""
+        codes = np.empty((x.shape[0], n_most), x.dtype)
         frozen = codes.view()
         frozen.setflags(write=False)
-        out = logs if rows.size == len(logs) and len(listed) == 1 else np.empty((rows.size, logs.shape[1]))
-        list_sums(self.tables, take_rows(x, rows), self.sizes, counts, *sums, codes, frozen, out)
-        if out is not logs:
-            logs[rows] = out
+        list_sums(self.tables, x, self.sizes, counts, *sums, codes, frozen, logs)
 
     def _summed(self, x: Codes, plan: _Plan) -> tuple[Floats, Floats]:
         """Return the log joint and its variance, (n_classes, n_rows) each, over the families with missing members."""
@@ -340,13 +388,22 @@ def _listed(
     sums: list[tuple[list[int], tuple[int, ...]]] = [([i for i, scope in plan.scopes.items() if not scope], ())]
     sums += [(list(part.scopes), part.order) for part in plan.parts.values()]
     n_most = max(_size(frozenset(order), sizes) for _, order in sums)
-    if n_most * n_classes > MOST_LISTED:
+    if n_most * n_classes > MOST_LISTED_OF_FEW:
         return None
     counts = (np.array([len(each) for each in column], np.int64) for column in zip(*sums, strict=True))
     values = (np.array([v for each in column for v in each], np.int64) for column in zip(*sums, strict=True))
     n_families, n_missing = counts
     families, attributes = values
     return Listed(n_families, families, n_missing, attributes, n_most)
+
+
+def _side_by_side(listed: Sequence[tuple[Listed, Integers]]) -> tuple[Integers, Sums, int]:
+    """Return the arguments of `list_sums` for rows side by side: counts, sums, and the combinations of the widest."""
+    counts = np.array([(rows.size, of_rows.n_families.size) for of_rows, rows in listed])
+    n_families, families, n_missing, missing = (
+        np.concatenate(each) for each in zip(*(of_rows[:4] for of_rows, _ in listed), strict=True)
+    )
+    return counts, (n_families, families, n_missing, missing), max(of_rows.n_most for of_rows, _ in listed)
 
 
 def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:

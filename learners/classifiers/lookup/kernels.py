@@ -15,6 +15,8 @@ BLOCK_ROWS = 256
 # Tables larger than a processor's own cache are read an attribute at a time for as many rows as have so many sums, which the
 # cache holds: the 97 MB of an ensemble take 1.9 us a row instead of 4.8 (`benchmarks.null_rows`).
 CACHED_CELLS, BLOCK_SUMS = 1 << 17, 1 << 16
+FEW_ROWS = 2  # a row alone, or with its nulls hidden beside it
+NEGLIGIBLE = -46.0  # logarithm of a term that no sum of 2^20 terms and the largest, in float64, tells from 0
 EMPTY = -1
 AHEAD = 8  # rows of which a table's numbers are asked for before they are added
 ABSENT, FOUND = -1, -2  # in place of a key: it has no row; its row, subtracted
@@ -70,26 +72,6 @@ def fill_lookup_hash_table(keys, shift, owners):  # (n,) int64; OUT (slots,) int
 
 
 @borrowing_kernel
-def _find(tables, a, key):
-    """Return the row of `vectors` for a key of attribute a, or -1."""
-    first = tables.hash_starts[a]
-    mask = (tables.hash_starts[a + 1] - first) * 64 - 1
-    slot = np.int64((np.uint64(key) * MULTIPLIER) >> np.uint64(tables.hash_shifts[a]))
-    low, high = np.uint32(key), np.uint32(key >> 32)
-    is_wide = tables.key_high.size > 0
-    while True:
-        place, bit = first + (slot >> 6), np.uint64(slot & 63)
-        word = tables.hash_words[place] >> bit
-        if not word & np.uint64(1):
-            return np.int64(-1)
-        before = tables.hash_words[place] & ((np.uint64(1) << bit) - np.uint64(1))
-        row = np.int64(tables.hash_ranks[place]) + np.int64(popcount(before))
-        if tables.key_low[row] == low and (not is_wide or tables.key_high[row] == high):
-            return row
-        slot = (slot + 1) & mask
-
-
-@borrowing_kernel
 def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (n_block,) int64 cells: scratch
     """Add the terms of a dense table to a block of rows, with one loop per parent, which the compiler can vectorize."""
     n_values, n_classes = tables.n_values[a], tables.log_prior.size
@@ -139,9 +121,24 @@ def _find_all(tables, a, keys):  # (n,) int64, in place
         if is_wide:
             is_own &= tables.key_high[entry] == np.uint32(key >> 32)
         keys[i] = FOUND - np.int64(entry) if is_own else (key if is_used else ABSENT)
+    mask = np.uint64((tables.hash_starts[a + 1] - begin) * 64 - 1)
     for i in range(keys.size):
-        if keys[i] >= 0:
-            keys[i] = FOUND - _find(tables, a, keys[i])
+        if keys[i] < 0:
+            continue
+        key, slot = keys[i], (np.uint64(keys[i]) * MULTIPLIER) >> shift
+        keys[i] = ABSENT
+        while True:
+            place, bit = slot >> np.uint64(6), slot & np.uint64(63)
+            if not (words[place] >> bit) & np.uint64(1):
+                break
+            before = words[place] & ((np.uint64(1) << bit) - np.uint64(1))
+            entry = np.uint64(ranks[place]) + popcount(before)
+            if tables.key_low[entry] == np.uint32(key) and (
+                not is_wide or tables.key_high[entry] == np.uint32(key >> 32)
+            ):
+                keys[i] = FOUND - np.int64(entry)
+                break
+            slot = (slot + np.uint64(1)) & mask
 
 
 @borrowing_kernel
@@ -297,6 +294,23 @@ def look_up_class_probabilities(tables, x, first, last, is_normalized, out):
     n_block = max(1, min(n_block, last - first))
     cells, is_pending = np.empty(n_block, np.int64), np.empty((n_block, n_classes), np.uint8)
     scratch = (cells, np.empty(n_block, np.int64), np.empty(n_block, np.int64), np.empty(n_block, np.int64))
+    if last - first <= FEW_ROWS and tables.vectors.size > CACHED_CELLS:
+        # Where their entries are is read first, and for all families together: no read then waits for the memory of another.
+        vectors, is_last = tables.vectors.reshape(-1), np.uint64(tables.key_low.size - 1)
+        for row in range(first, last):
+            for a in range(tables.attribute.size):
+                key = np.int64(x[tables.attribute[a], row])
+                is_seen = tables.dense_starts[a] < 0 and key < tables.n_values[a]
+                for d in range(tables.parent_starts[a], tables.parent_starts[a + 1]):
+                    code = np.int64(x[tables.parents[d], row])
+                    is_seen = is_seen and code < tables.parent_sizes[d]
+                    key += code * tables.strides[d] * (tables.n_values[a] + 1)
+                if is_seen:
+                    slot = (np.uint64(key) * MULTIPLIER) >> np.uint64(tables.hash_shifts[a])
+                    place = np.uint64(tables.hash_starts[a]) + (slot >> np.uint64(6))
+                    before = tables.hash_words[place] & ((np.uint64(1) << (slot & np.uint64(63))) - np.uint64(1))
+                    entry = min(np.uint64(tables.hash_ranks[place]) + popcount(before), is_last)
+                    prefetch(vectors, np.int64(entry) * n_classes, n_classes)
     for block in range(first, last, n_block):
         end = min(block + n_block, last)
         for row in range(block, end):
@@ -317,13 +331,16 @@ def list_sums(tables, x, sizes, counts, n_families, families, n_missing, missing
     """Compute log P(class, known attributes) of rows, in which each sum over missing attributes lists all their combinations.
 
     x (m, n) codes, rows with the same sums side by side: counts (n_kinds, 2) int64 has their number and that of their sums; n_families
-    and n_missing (n_sums,) int64 how many entries of families and of missing each sum has. codes (m, n_most) scratch, and the same
-    memory as `frozen`, which is read-only as x, so that all is compiled once. OUT (n, C) float64.
+    and n_missing (n_sums,) int64 how many entries of families and of missing each sum has. A family is looked up once for each
+    combination of its own missing attributes. codes (m, n_most) scratch, and the same memory as `frozen`, which is read-only as x, so
+    that all is compiled once. OUT (n, C) float64.
     """
     n_classes, n_most = tables.log_prior.size, codes.shape[1]
-    logs, is_pending = np.empty((n_most, n_classes)), np.empty((n_most, n_classes), np.uint8)
-    cells = np.empty(n_most, np.int64)
+    sums, logs = np.empty((n_most, n_classes)), np.empty((n_most, n_classes))
+    is_pending, places = np.empty((n_most, n_classes), np.uint8), np.empty(n_most, np.int64)
+    cells, strides = np.empty(n_most, np.int64), np.empty(x.shape[0], np.int64)
     scratch = (cells, np.empty(n_most, np.int64), np.empty(n_most, np.int64), np.empty(n_most, np.int64))
+    largest, totals = np.empty(n_classes), np.empty(n_classes)
     first_sum, first_family, first_missing, row = 0, 0, 0, 0
     for kind in range(counts.shape[0]):
         family, place = first_family, first_missing
@@ -332,35 +349,70 @@ def list_sums(tables, x, sizes, counts, n_families, families, n_missing, missing
             for k in range(n_classes):
                 out[row, k] = tables.log_prior[k]
             for own in range(first_sum, first_sum + counts[kind, 1]):
-                n = 1
-                for i in range(n_missing[own]):
+                n_lacking, n = n_missing[own], 1
+                for i in range(n_lacking):
                     n *= sizes[missing[place + i]]
-                for i in range(x.shape[0]):
-                    codes[i, :n] = x[i, row]
-                n_each = 1
-                for i in range(n_missing[own]):
-                    attribute = missing[place + i]
-                    for c in range(n):
-                        codes[attribute, c] = (c // n_each) % sizes[attribute]
-                    n_each *= sizes[attribute]
-                logs[:n] = 0.0
+                sums[:n] = 0.0
                 for i in range(n_families[own]):
                     a = families[family + i]
+                    begin, end = tables.parent_starts[a], tables.parent_starts[a + 1]
+                    n_own = np.int64(1)  # combinations of what this family lacks
+                    for d in range(begin - 1, end):
+                        member = tables.attribute[a] if d < begin else tables.parents[d]
+                        strides[member] = 0
+                    for j in range(n_lacking):
+                        attribute = missing[place + j]
+                        is_own = tables.attribute[a] == attribute
+                        for d in range(begin, end):
+                            is_own = is_own or tables.parents[d] == attribute
+                        strides[attribute] = n_own if is_own else 0
+                        n_own *= sizes[attribute] if is_own else 1
+                    for d in range(begin - 1, end):
+                        member = tables.attribute[a] if d < begin else tables.parents[d]
+                        stride, size = strides[member], sizes[member]
+                        if stride == 0:
+                            codes[member, :n_own] = x[member, row]
+                            continue
+                        for c in range(0, n_own, stride * size):
+                            for code in range(size):
+                                codes[member, c + code * stride : c + (code + 1) * stride] = code
+                    terms = sums if n_own == n else logs
+                    if n_own < n:
+                        logs[:n_own] = 0.0
                     if tables.dense_starts[a] < 0:
-                        _add_sparse_block(tables, a, frozen, 0, n, scratch, is_pending, logs)
+                        _add_sparse_block(tables, a, frozen, 0, n_own, scratch, is_pending, terms)
                     else:
-                        _add_dense_block(tables, a, frozen, 0, n, cells, logs)
-                family, place = family + n_families[own], place + n_missing[own]
-                for k in range(n_classes):
-                    largest = logs[0, k]
-                    for c in range(1, n):
-                        largest = max(largest, logs[c, k])
-                    if n > 1 and largest > -np.inf:
-                        total = 0.0
-                        for c in range(n):
-                            total += np.exp(logs[c, k] - largest)
-                        largest += np.log(total)
-                    out[row, k] += largest
+                        _add_dense_block(tables, a, frozen, 0, n_own, cells, terms)
+                    if n_own == n:
+                        continue
+                    places[:n] = 0  # of the combinations of the sum among the family's own
+                    n_each = np.int64(1)
+                    for j in range(n_lacking):
+                        attribute = missing[place + j]
+                        stride, size = strides[attribute], sizes[attribute]
+                        for c in range(0, n if stride > 0 else 0, n_each * size):
+                            for code in range(1, size):
+                                for one in range(c + code * n_each, c + (code + 1) * n_each):
+                                    places[one] += code * stride
+                        n_each *= size
+                    for c in range(n):
+                        for k in range(n_classes):
+                            sums[c, k] += logs[places[c], k]
+                family, place = family + n_families[own], place + n_lacking
+                if n == 1:
+                    for k in range(n_classes):
+                        out[row, k] += sums[0, k]
+                    continue
+                largest[:], totals[:] = -np.inf, 0.0
+                for c in range(n):
+                    for k in range(n_classes):
+                        largest[k] = max(largest[k], sums[c, k])
+                for c in range(n):
+                    for k in range(n_classes):
+                        if sums[c, k] > largest[k] + NEGLIGIBLE:
+                            totals[k] += np.exp(sums[c, k] - largest[k])
+                for k in range(n_classes):  # no class that none of the combinations can have
+                    out[row, k] += largest[k] + np.log(totals[k]) if totals[k] > 0.0 else -np.inf
             row += 1
         first_sum, first_family, first_missing = first_sum + counts[kind, 1], family, place
 

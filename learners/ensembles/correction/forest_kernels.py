@@ -13,6 +13,7 @@ from learners.kernels.jit import borrowing_kernel, kernel
 BLOCK_ROWS = 8_192
 WALKED_ROWS = 64  # fewer are sooner walked down a tree than its masks are made
 WORD, MASKED_DEPTH = 64, 6  # a bit for each of 2^6 leaves
+WALKED_TREES = 32  # complete trees that one row goes down together, so that none waits for another's memory
 ALL_LEAVES = np.uint64(2**64 - 1)
 ALWAYS = np.uint64(2**16 - 1)
 
@@ -64,13 +65,14 @@ def add_forest_scores(forest, packed, x, sizes, scores):
 
     x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64. For many rows a shallow
     tree is not walked: a code of each attribute that it splits on leaves some of its leaves, a bit each, and the one that all
-    codes of a row leave is the row's. All rows go down a packed tree together, a level at a time, so that none waits for
+    codes of a row leave is the row's. Each of few rows goes down some shallow trees together. All rows go down a packed tree together, a level at a time, so that none waits for
     another's memory. A row that lacks the attribute of a split on its way goes both ways, in the shares of the training rows.
 
     Lucchese et al. (2015), QuickScorer, section 3; Quinlan (1993), C4.5: Programs for machine learning, chapter 3.
     """
-    # The right branches that one row is still to follow, at most one a level.
-    right, shares = np.empty(WORD, np.int64), np.empty(WORD)
+    # The right branches that one row is still to follow, at most one a level; or the ways of a row down some trees.
+    right, shares = np.empty(WALKED_TREES * WORD, np.int64), np.empty(WALKED_TREES * WORD)
+    owners, totals = np.empty(WALKED_TREES * WORD, np.int64), np.empty(WALKED_TREES)
     starts = np.zeros(sizes.size + 1, np.int64)
     for attribute in range(sizes.size):
         starts[attribute + 1] = starts[attribute] + sizes[attribute] + 1
@@ -92,19 +94,30 @@ def add_forest_scores(forest, packed, x, sizes, scores):
                 for row in range(own.size):
                     codes[row, attribute] = own[row]
                     is_whole[row] &= own[row] < size
+        walked = 0  # trees before this one have been walked down
         for tree in range(forest.depths.size):
             label, leaves = forest.labels[tree], forest.leaf_starts[tree]
+            if not is_many and forest.depths[tree] <= MASKED_DEPTH:
+                if tree >= walked:
+                    walked = tree + 1
+                    while (
+                        walked < min(tree + WALKED_TREES, forest.depths.size) and forest.depths[walked] <= MASKED_DEPTH
+                    ):
+                        walked += 1
+                    for row in range(begin, end):
+                        _walk_down(forest, tree, walked, x, row, sizes, owners, right, shares, totals, scores)
+                continue
             if is_many and packed.starts[tree] >= 0:
                 _go_down(forest, packed, tree, codes, is_whole[: end - begin], active, left_over)
                 for row in range(begin, end):
                     if is_whole[row - begin]:
                         scores[row, label] += forest.leaves[leaves + np.int64(left_over[row - begin])]
                     else:
-                        scores[row, label] += _leaf(forest, tree, x, row, sizes, right, shares)
+                        scores[row, label] += _expected_leaf(forest, tree, x, row, sizes, right, shares)
                 continue
-            if not is_many or forest.depths[tree] > MASKED_DEPTH:
+            if forest.depths[tree] > MASKED_DEPTH:
                 for row in range(begin, end):
-                    scores[row, label] += _leaf(forest, tree, x, row, sizes, right, shares)
+                    scores[row, label] += _expected_leaf(forest, tree, x, row, sizes, right, shares)
                 continue
             n_used = _allowed_leaves(forest, tree, sizes, starts, used, allowed)
             _leaves_left_over(x, begin, end, sizes, starts, used[:n_used], allowed, left_over)
@@ -211,23 +224,43 @@ def goes_left(forest, node, code):
 
 
 @borrowing_kernel
-def _leaf(forest, tree, x, row, sizes, right, shares):  # (WORD,) int64 right, (WORD,) float64 shares: scratch
-    """Return the leaf value of a row, or the expected leaf value if the row lacks a split attribute on its path."""
-    nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]
-    place = np.int64(0 if forest.depths[tree] > 0 else -1)
-    while place >= 0:
-        node = nodes + place
-        attribute = forest.attributes[node]
-        code = np.int64(x[attribute, row])
-        if code >= sizes[attribute]:
-            return _expected_leaf(forest, tree, x, row, sizes, right, shares)
-        place = np.int64(forest.lefts[node] if goes_left(forest, node, code) else forest.rights[node])
-    return forest.leaves[leaves - 1 - place]
+def _walk_down(forest, first, last, x, row, sizes, owners, places, shares, totals, scores):
+    """Add the scores of complete trees first..last-1 to those of a row, a level of all trees at a time.
+
+    A way down has its tree, its place and its share of the row; where the row lacks the attribute of a split, another begins.
+    OUT scratch: (WALKED_TREES * WORD,) int64 owners and places, float64 shares, (WALKED_TREES,) float64 totals.
+    """
+    n_ways = last - first
+    for way in range(n_ways):
+        owners[way], places[way], shares[way], totals[way] = first + way, 0, 1.0, 0.0
+    for level in range(MASKED_DEPTH):
+        for way in range(n_ways):
+            tree, place = owners[way], places[way]
+            if forest.depths[tree] <= level:
+                continue
+            node = forest.node_starts[tree] + place
+            attribute = forest.attributes[node]
+            code = np.int64(x[attribute, row])
+            if code < sizes[attribute]:
+                word = forest.words[forest.word_starts[node] + (code >> 6)]
+                places[way] = 2 * place + 2 - np.int64((word >> np.uint64(code & 63)) & np.uint64(1))
+                continue
+            left = np.float64(forest.left_shares[node])
+            if left < 1.0:  # a leaf that fills all places below it has one way
+                owners[n_ways], places[n_ways], shares[n_ways] = tree, 2 * place + 2, shares[way] * (1.0 - left)
+                n_ways += 1
+            places[way], shares[way] = 2 * place + 1, shares[way] * left
+    for way in range(n_ways):
+        tree = owners[way]
+        leaf = forest.leaf_starts[tree] + places[way] - (np.int64(1) << forest.depths[tree]) + 1
+        totals[tree - first] += shares[way] * forest.leaves[leaf]
+    for tree in range(first, last):
+        scores[row, forest.labels[tree]] += totals[tree - first]
 
 
 @borrowing_kernel
-def _expected_leaf(forest, tree, x, row, sizes, right, shares):  # (WORD,) int64 right, (WORD,) float64 shares: scratch
-    """Return the mean leaf value of a tree, weighted by the share of the row that reaches each leaf."""
+def _expected_leaf(forest, tree, x, row, sizes, right, shares):  # at least (WORD,) int64 right, float64 shares: scratch
+    """Return the mean leaf value of a tree, weighted by the share of the row that reaches each leaf: by one where it lacks nothing."""
     nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]
     right[0], shares[0] = 0 if forest.depths[tree] > 0 else -1, 1.0
     n_left, total = 1, 0.0

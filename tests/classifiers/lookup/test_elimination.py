@@ -44,6 +44,7 @@ def test_missing_attributes_are_summed_out(name, hierarchical, most_listed, seed
     joint, x = network_joint(model), rows_with_holes(seed, sizes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(elimination, "MOST_LISTED", most_listed)
+        patch.setattr(elimination, "MOST_LISTED_OF_FEW", most_listed)
         logs, answers = model.log_joint(Chunk(x, None)), model.predict_proba(Chunk(x, None))
     for row, log_p, answer in zip(x.T.tolist(), logs, answers, strict=True):
         expected = of_known(joint, row, sizes, c)
@@ -61,6 +62,7 @@ def test_sums_are_listed_as_they_are_eliminated(seed, most):
     for listed in (0, most):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(elimination, "MOST_LISTED", listed)
+            patch.setattr(elimination, "MOST_LISTED_OF_FEW", listed)
             summed = Elimination(model._tables, model.network, model.schema.domain_sizes)
             found.append(summed.log_joint(x)[0])
         n_most = [plan.listed.n_most for plan in summed._plans.values() if plan.order and plan.listed]
