@@ -48,18 +48,20 @@ class Joints:
         for model, views in zip(self.models, self.views, strict=True):
             yield model, views.codes(x)
 
-    def log_answers_of_known(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats]:
+    def log_answers_of_known(self, x: Codes, of_others: Floats | None) -> tuple[Floats, Floats]:
         """Log probabilities (n_models, n, n_classes) of codes (n_attributes, n), and the mean of their log P(known) (n,).
 
-        By look-ups a missing parent ends the context, as where a sum would read much for the lesser part of an answer.
+        `of_others` (n,) is the ensemble's share in each answer, as in `Elimination.log_joint`; None to look all up, so that a
+        missing parent ends the context.
         """
-        of_others = None if by_look_ups else self.share_of_ensemble(x)[:, 0]
-        answers = [
-            model.look_up_known(own) if by_look_ups else model.answer_known(own, of_others)
-            for model, own in self._seen(x)
-        ]
-        logs = np.log(np.maximum([p for p, _ in answers], LEAST))  # as 0 x -inf is no number
-        return logs, np.mean([log_evidence for _, log_evidence in answers], axis=0)
+        logs, evidence = np.empty((len(self.models), x.shape[1], self.schema.n_classes)), np.zeros(x.shape[1])
+        for member, (model, own) in enumerate(self._seen(x)):
+            logs[member], of_member = (
+                model.look_up_known(own) if of_others is None else model.answer_known(own, of_others)
+            )
+            evidence += of_member
+        np.log(np.maximum(logs, LEAST, out=logs), out=logs)  # as 0 x -inf is no number
+        return logs, evidence / len(self.models)
 
     def log_evidence(self, x: Codes) -> Floats:
         """Return the log evidence (n,) of codes (n_attributes, n), looked up in the first member; a missing parent ends
@@ -68,15 +70,12 @@ class Joints:
         model, own = next(self._seen(x))
         return model.log_evidence(own)
 
-    def looked_up_log_evidence(self, x: Codes) -> Floats:
-        """Return the mean log evidence (n,) of codes (n_attributes, n), looked up in all members: as `log_answers_of_known` by look-ups."""
-        return np.asarray(np.mean([model.log_evidence(own) for model, own in self._seen(x)], axis=0))
-
-    def deviation(self, x: Codes) -> Floats:
-        """Return the mean standard deviation of the members' log probabilities, (n, n_classes)."""
-        return np.asarray(
-            np.mean([np.sqrt(model.log_joint_variance(Chunk(own, None))) for model, own in self._seen(x)], axis=0)
-        )
+    def deviation(self, x: Codes, of_others: Floats) -> Floats:
+        """Return the mean standard deviation of the members' log probabilities, (n, n_classes); `of_others` (n,) is the
+        ensemble's share in each answer, as in `Elimination.log_joint`.
+        """
+        variances = [model.log_joint_variance(Chunk(own, None), of_others) for model, own in self._seen(x)]
+        return np.asarray(np.mean(np.sqrt(variances), axis=0))
 
     def share_of_ensemble(self, x: Codes) -> Floats:
         """Return the weight of the ensemble for rows with missing columns, (n, 1), from 0 to 1.
@@ -86,7 +85,7 @@ class Joints:
         whichever is smaller.
         """
         is_known = x < self.schema.domain_sizes[:, np.newaxis]
-        of_columns = is_known.mean(axis=0) if is_known.size else np.ones(x.shape[1])
+        of_columns = is_known.sum(axis=0) / max(1, len(is_known)) if is_known.size else np.ones(x.shape[1])
         # Not by BLAS, whose threads would go on waiting for work at every processor.
         of_information = np.einsum("a,ar->r", self.information, is_known)
         return np.minimum(of_columns, of_information)[:, np.newaxis] ** 2
@@ -95,7 +94,10 @@ class Joints:
         """Average the ensemble's and the joint members' class probabilities, (n, n_classes), with weight `share` for
         the ensemble.
         """
-        return share * np.exp(log_ensemble) + (1.0 - share) * normalize_log_joints(of_joints.mean(axis=0), log_prior)[0]
+        return (
+            share * np.exp(log_ensemble)
+            + (1.0 - share) * normalize_log_joints(of_joints.sum(axis=0) / len(of_joints), log_prior)[0]
+        )
 
     @cached_property
     def information(self) -> Floats:

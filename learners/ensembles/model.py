@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from learners.classifiers.description import training_facts_table
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.completeness import Completeness, LookUps
+from learners.classifiers.lookup.completeness import Completeness, LookUps, unsure_rows
 from learners.classifiers.lookup.look_up_tables import (
     Tables,
     attribute_log_factors,
@@ -44,6 +44,7 @@ from learners.kernels.arrays import (
     Uint8s,
     freeze_arrays,
     read_only_array,
+    take_rows,
 )
 from learners.models.model import ModelDefaults
 from learners.schema import Chunk, Schema
@@ -165,18 +166,28 @@ class EnsembleModel(ModelDefaults):
             )
             return out
 
-        def look_up_nulls(x: Codes, both: Codes) -> LookUps:
-            n, log_evidence = x.shape[1], self.joints.log_evidence(both)
-            return LookUps(look_up(x), log_evidence[:n], np.empty((0, self.schema.n_classes)), log_evidence[n:])
+        def look_up_nulls(x: Codes, both: Codes, log_hidden: Floats) -> LookUps:
+            n, of_both = x.shape[1], self.joints.log_evidence(both)
+            of_value, of_hidden = of_both[:n], of_both[n:]
+            unsure = unsure_rows(of_value, of_hidden, log_hidden)
+            # Both readings of a row side by side: one goes down the trees where the other has read them.
+            chosen = x
+            if unsure.size:
+                chosen = both if unsure.size == n else take_rows(both, np.concatenate([np.arange(n), n + unsure]))
+            answers = look_up(chosen)
+            begun = answers[n:]
+            if 0 < unsure.size < n:
+                begun = np.empty((n, self.schema.n_classes))
+                begun[unsure] = answers[n:]
+            return LookUps(answers[:n], of_value, np.empty((0, self.schema.n_classes)), of_hidden, begun)
 
         return self._completeness.answers(
             chunk.x,
             look_up,
             look_up_nulls,
             self.pooled_answer_of_known,
-            lambda x: self.pooled_answer_of_known(x, by_look_ups=True),
+            lambda x, begun: self.pooled_answer_of_known(x, begun, by_look_ups=True),
             self.joints.log_evidence,
-            self.joints.looked_up_log_evidence,
         )
 
     def warnings(self) -> list[str]:
@@ -194,23 +205,30 @@ class EnsembleModel(ModelDefaults):
         attributes = range(self.schema.n_attributes)
         return Completeness(self.schema, attributes, attributes)
 
-    def pooled_answer_of_known(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats]:
+    def pooled_answer_of_known(
+        self, x: Codes, alone: Floats | None = None, by_look_ups: bool = False
+    ) -> tuple[Floats, Floats]:
         """Class probabilities (n, n_classes) of codes (n_attributes, n) that may be missing, and log P(known) (n,).
 
-        By look-ups a missing parent ends the context in the joint members, too.
+        `alone` (n, n_classes) are the probabilities of the ensemble without the joint members, where they are known. By
+        look-ups a missing parent ends the context in the joint members, too.
         """
-        share, log_ensemble, of_joints, log_evidence = self._answers_of_both(x, by_look_ups)
+        share, log_ensemble, of_joints, log_evidence = self._answers_of_both(x, alone, by_look_ups)
         return self.joints.pooled(share, log_ensemble, of_joints, self._tables.log_prior), log_evidence
 
-    def _answers_of_both(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats, Floats, Floats]:
+    def _answers_of_both(
+        self, x: Codes, alone: Floats | None = None, by_look_ups: bool = False
+    ) -> tuple[Floats, Floats, Floats, Floats]:
         """Return the ensemble's share, the log probabilities of the ensemble and of each joint member, and the log
         evidence.
         """
         x = read_only_array(x)
-        ensemble = np.empty((x.shape[1], self.schema.n_classes))
-        self._answer_alone(x, ensemble)
-        of_joints, log_evidence = self.joints.log_answers_of_known(x, by_look_ups)
-        return self.joints.share_of_ensemble(x), np.log(np.maximum(ensemble, LEAST)), of_joints, log_evidence
+        if alone is None:
+            alone = np.empty((x.shape[1], self.schema.n_classes))
+            self._answer_alone(x, alone)
+        share = self.joints.share_of_ensemble(x)
+        of_joints, log_evidence = self.joints.log_answers_of_known(x, None if by_look_ups else share[:, 0])
+        return share, np.log(np.maximum(alone, LEAST)), of_joints, log_evidence
 
     def _answer_alone(self, x: Codes, out: Floats) -> None:
         """Compute class probabilities from tables, discriminants and trees, without the joint members."""
@@ -274,7 +292,8 @@ class EnsembleModel(ModelDefaults):
             own = np.ascontiguousarray(chunk.x[:, lacking])
             share, log_ensemble, of_joints, _ = self._answers_of_both(own)
             log_joint, among_joints = of_joints.mean(axis=0), of_joints.var(axis=0)
-            deviation[lacking] = share * deviation[lacking] + (1.0 - share) * self.joints.deviation(own)
+            of_members = self.joints.deviation(own, share[:, 0])
+            deviation[lacking] = share * deviation[lacking] + (1.0 - share) * of_members
             disagreement[lacking] = (
                 share * (1.0 - share) * (log_ensemble - log_joint) ** 2 + (1.0 - share) * among_joints
             )

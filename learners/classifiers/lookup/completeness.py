@@ -24,6 +24,8 @@ class LookUps(NamedTuple):
     of_value: Floats  # (n,) log P(known), by one network
     hidden: Floats  # as `value`; empty where they are looked up only for some rows
     of_hidden: Floats
+    # (n, n_classes) what `answer_known` and `look_up_known` begin with, of rows that are not sure; None where they begin with nothing
+    begun: Floats | None = None
 
 
 class Completeness:
@@ -49,11 +51,10 @@ class Completeness:
         self,
         x: Codes,
         look_up: Callable[[Codes], Floats],
-        look_up_nulls: Callable[[Codes, Codes], LookUps],
-        answer_known: Callable[[Codes], tuple[Floats, Floats]],
-        look_up_known: Callable[[Codes], tuple[Floats, Floats]],
+        look_up_nulls: Callable[[Codes, Codes, Floats], LookUps],
+        answer_known: Callable[[Codes, Floats | None], tuple[Floats, Floats]],
+        look_up_known: Callable[[Codes, Floats | None], tuple[Floats, Floats]],
         log_evidence: Callable[[Codes], Floats],
-        log_evidence_known: Callable[[Codes], Floats],
     ) -> Floats:
         """Return class probabilities (n_rows, n_classes) of x (n_attributes, n_rows): complete rows by lookup, others
         with more work.
@@ -66,63 +67,78 @@ class Completeness:
 
         Given (n_attributes, m) codes, `look_up` returns the probabilities (m, n_classes) of complete rows,
         `answer_known` those of any rows with the log evidence (m,), and `look_up_known` both by lookups, in which a
-        missing parent ends the context; `log_evidence` returns the latter from one network, and `log_evidence_known` that of
-        `look_up_known`. `look_up_nulls` also takes
-        the codes (n_attributes, 2 m) of the rows and of the same with nulls hidden, side by side: one call for both.
+        missing parent ends the context; `log_evidence` returns the latter from one network. `look_up_nulls` also takes
+        the codes (n_attributes, 2 m) of the rows and of the same with nulls hidden, side by side, and the log
+        probabilities (m,) of hiding exactly these.
         """
         marks = np.zeros(x.shape[1], np.uint8)
         mark_unknown_and_null_rows(x, self._limits, self.nullable, marks)
         if not marks.any():
             return look_up(x)
-        parts, unsure = list[tuple[Integers, Floats]](), list[tuple[Integers, Floats]]()
+        parts = list[tuple[Integers, Floats]]()
         for mark, rows in _groups(marks):
             own = x if rows.size == marks.size else take_rows(x, rows)
             if not mark & HAS_NULL:
-                parts.append((rows, answer_known(own)[0] if mark else look_up(own)))
+                parts.append((rows, answer_known(own, None)[0] if mark else look_up(own)))
                 continue
             lacks = bool(mark & LACKS_PARENT)
-            both, log_hidden = self._hide(own, beside=not lacks)
+            both, log_hidden = self._hide(own)
             if lacks:
-                p, of_known = answer_known(own)
-                found = LookUps(p, log_evidence(own), np.empty((0, p.shape[1])), log_evidence(both))
+                p, of_known = answer_known(own, None)
+                looked_up = log_evidence(both)
+                found = LookUps(p, looked_up[: rows.size], np.empty((0, p.shape[1])), looked_up[rows.size :])
             else:
-                found = look_up_nulls(own, both)
+                found = look_up_nulls(own, both, log_hidden)
                 p = found.value
-            weights = np.empty(rows.size)
-            if mix_answers(found.of_value, found.of_hidden, log_hidden, SURE, LIKELY, found.hidden, p, weights):
-                places = np.flatnonzero(weights < (LIKELY if found.hidden.size else SURE))
-                if not lacks:
-                    likely = places[weights[places] >= LIKELY]
-                    if likely.size:
-                        p_likely, _ = look_up_known(take_rows(both, rows.size + likely))
-                        p[likely] = _mean(weights[likely], p[likely], p_likely)
-                        places = places[weights[places] < LIKELY]
-                if places.size:
-                    evidence = of_known[places] if lacks else log_evidence_known(take_rows(own, places))
-                    unsure.append((rows[places], evidence))
             parts.append((rows, p))
-        out = parts[0][1]
-        if len(parts) > 1:
-            out = np.empty((marks.size, out.shape[1]))
-            for rows, p in parts:
-                out[rows] = p
-        if unsure:
-            rows, of_value = (np.concatenate(part) for part in zip(*unsure, strict=True))
-            without, log_hidden = self._hide(take_rows(x, rows))
-            hidden, evidence = answer_known(without)
-            p = out[rows]
-            mix_answers(of_value, evidence, log_hidden, 2.0, 0.0, hidden, p, np.empty(rows.size))
+            weights = np.empty(rows.size)
+            if not mix_answers(found.of_value, found.of_hidden, log_hidden, SURE, LIKELY, found.hidden, p, weights):
+                continue
+            if not lacks and not found.hidden.size:
+                likely = np.flatnonzero((weights >= LIKELY) & (weights < SURE))
+                if likely.size:
+                    begun = None if found.begun is None else found.begun[likely]
+                    p_likely, _ = look_up_known(take_rows(both, rows.size + likely), begun)
+                    p[likely] = _mean(weights[likely], p[likely], p_likely)
+            places = np.flatnonzero(weights < (SURE if lacks else LIKELY))
+            if not places.size:
+                continue
+            mixed = p if places.size == rows.size else p[places]
+            if lacks:
+                hidden, evidence = answer_known(take_rows(both, rows.size + places), None)
+                of_value = of_known[places]
+            else:  # both readings side by side: they share most of what is read
+                of_both: Codes = both if mixed is p else take_rows(both, np.concatenate([places, rows.size + places]))
+                begun = None if found.begun is None else np.concatenate([mixed, found.begun[places]])
+                hidden, evidence = answer_known(of_both, begun)
+                of_value, hidden, evidence = evidence[: places.size], hidden[places.size :], evidence[places.size :]
+            mix_answers(of_value, evidence, log_hidden[places], 2.0, 0.0, hidden, mixed, np.empty(places.size))
+            if mixed is not p:
+                p[places] = mixed
+        if len(parts) == 1:
+            return parts[0][1]
+        out = np.empty((marks.size, parts[0][1].shape[1]))
+        for rows, p in parts:
             out[rows] = p
         return out
 
-    def _hide(self, x: Codes, beside: bool = False) -> tuple[Codes, Floats]:
-        """Mark the nulls of rows (n_attributes, n) as missing, `beside` the unchanged rows on request, and return the
-        log probabilities (n,) of hiding exactly these.
+    def _hide(self, x: Codes) -> tuple[Codes, Floats]:
+        """Return the rows (n_attributes, n), beside them the same with their nulls marked as missing, and the log
+        probabilities (n,) of hiding exactly these.
         """
-        hidden, log_hidden = np.empty((x.shape[0], x.shape[1] * (1 + beside)), x.dtype), np.empty(x.shape[1])
+        hidden, log_hidden = np.empty((x.shape[0], 2 * x.shape[1]), x.dtype), np.empty(x.shape[1])
         hide_nulls(x, self.sizes, self._used, self.nullable, self._log_factorial, hidden, log_hidden)
         hidden.setflags(write=False)
         return hidden, log_hidden
+
+
+def unsure_rows(of_value: Floats, of_hidden: Floats, log_hidden: Floats) -> Integers:
+    """Return the rows whose nulls are not sure to be values, given the log evidence (n,) of both readings and the log
+    probabilities (n,) of hiding exactly these.
+    """
+    weights, nothing = np.empty(log_hidden.size), np.empty((0, 0))
+    mix_answers(of_value, of_hidden, log_hidden, SURE, LIKELY, nothing, nothing, weights)
+    return np.flatnonzero(weights < SURE)
 
 
 def _groups(marks: Uint8s) -> Iterator[tuple[int, Integers]]:

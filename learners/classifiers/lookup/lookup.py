@@ -148,9 +148,8 @@ class LookupModel(ModelDefaults):
             chunk.x,
             look_up,
             self._look_up_nulls,
-            self.answer_known,
-            self.look_up_known,
-            self.log_evidence,
+            lambda x, _: self.answer_known(x),
+            lambda x, _: self.look_up_known(x),
             self.log_evidence,
         )
 
@@ -181,7 +180,7 @@ class LookupModel(ModelDefaults):
         normalize_log_joint_rows(logs, self._tables.log_prior, log_evidence)
         return logs, log_evidence
 
-    def _look_up_nulls(self, x: Codes, both: Codes) -> LookUps:
+    def _look_up_nulls(self, x: Codes, both: Codes, _: Floats) -> LookUps:
         p, log_evidence = self.look_up_known(both)
         n = x.shape[1]
         return LookUps(p[:n], log_evidence[:n], p[n:], log_evidence[n:])
@@ -243,11 +242,11 @@ class LookupModel(ModelDefaults):
             )
         return lookup_credible_intervals(self.log_joint_variance(chunk), self.predict_proba(chunk), level)
 
-    def log_joint_variance(self, chunk: Chunk) -> Floats:
+    def log_joint_variance(self, chunk: Chunk, of_others: Floats | None = None) -> Floats:
         """Return the posterior variance of `log_joint`, to first order, (n_rows, n_classes); the estimates must have
-        variances.
+        variances; `of_others` (n_rows,) as in `Elimination.log_joint`.
         """
-        return self._spread_elimination.log_joint(chunk.x)[1]
+        return self._spread_elimination.log_joint(chunk.x, of_others)[1]
 
     def to_arrays(self) -> tuple[LookupHeader, Arrays]:
         """Return a header and named arrays for `from_arrays`."""

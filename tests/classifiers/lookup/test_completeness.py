@@ -159,6 +159,31 @@ def wide_table(n_rows, seed, n_values):
     return pa.table({"wide": pa.array(wide.astype(str)), **columns, "class": y.astype(str)})
 
 
+def test_a_row_alone_is_read_once_for_both_readings_of_its_nulls(model, work, monkeypatch):
+    """What they hide is summed out beside the row itself: one call of a kernel for each network that sums."""
+    n_joints = len(model.joints.models) if isinstance(model, EnsembleModel) else 1
+    monkeypatch.setattr(completeness, "SURE", 2.0)  # never sure
+    monkeypatch.setattr(completeness, "LIKELY", 2.0)
+    rows = rows_of(model, 60)
+    n_nulls = (rows.x == 0)[completeness.Completeness(model.schema, [], range(N_COLUMNS)).nullable].sum(axis=0)
+    some = np.flatnonzero((n_nulls > 0) & (n_nulls <= 3))
+    assert some.size > 10
+    model.predict_proba(rows)  # what is made once
+    for row in some:
+        work.update({"look-ups": 0, "summed": 0})
+        model.predict_proba(Chunk(read_only_array(rows.x[:, [row]]), None))
+        assert work["summed"] == 2 * n_joints
+        assert work["look-ups"] <= 2 + n_joints
+
+
+def two_wide_columns(n_rows, seed, n_values):
+    """The columns of `wide_table`, and one that follows from the wide one and is as wide."""
+    table = wide_table(n_rows, seed, n_values)
+    noise = np.random.default_rng(seed + 100).integers(0, 3, n_rows)
+    other = (np.array(table["wide"].to_pylist(), np.int64) + noise) % n_values
+    return table.append_column("other", pa.array(other.astype(str)))
+
+
 def test_the_work_of_values_never_seen_does_not_follow_the_width_of_their_column(work, monkeypatch):
     """Where the ensemble gives the greater part of an answer: a sum would read each value of the column, in each of its children."""
     model = ESKDB(members=2).fit(wide_table(20_000, 0, 900), "class").model_
@@ -180,3 +205,26 @@ def test_the_work_of_values_never_seen_does_not_follow_the_width_of_their_column
     assert terms[2:4] == terms[:2], "the same where the ensemble gives a quarter, and a sum would read very much"
     assert terms[5] > 10 * terms[1], "of a sum for each row"
     assert abs(answers[1] - answers[5]).mean() < 0.1
+
+
+def test_the_work_of_intervals_does_not_follow_the_width_of_unseen_columns(work, monkeypatch):
+    """Two wide columns with values never seen: where the ensemble gives more than a quarter, intervals look their sums up."""
+    model = ESKDB(members=2).fit(two_wide_columns(20_000, 0, 300), "class").model_
+    wide = [place for place, attribute in enumerate(model.schema.attributes) if attribute.name in ("wide", "other")]
+    assert any(set(wide) & set(parents) for parents in model.joint.network.parents)
+    (batch,) = two_wide_columns(50, 1, 300).combine_chunks().to_batches()
+    x = np.array(encode(batch, model.schema).x)
+    x[wide] = model.schema.domain_sizes[wide, np.newaxis]
+    rows, terms, widths = Chunk(read_only_array(x), None), [], []
+    monkeypatch.setattr(elimination, "MOST_OF_LARGE", elimination.MOST_ENTRIES)
+    for share in (0.6, 0.6, 0.4, 0.2):  # what is made once, first
+        monkeypatch.setattr(Joints, "share_of_ensemble", lambda _, x, share=share: np.full((x.shape[1], 1), share))
+        work.update({"terms": 0})
+        low, high = model.credible_intervals(rows)
+        terms.append(work["terms"])
+        widths.append((high - low).mean())
+    assert terms[1] == terms[2] <= 50 * 16 * len(x), (
+        "look-ups alone: of members and joint members, and of their variances"
+    )
+    assert terms[3] > 10 * terms[2], "of sums"
+    assert np.isfinite(widths).all() and min(widths) > 0.0
