@@ -177,6 +177,8 @@ def _clipped(attribute: Attribute, own: Integers, other: Integers) -> str | None
         if attribute.is_time and words == "below":  # later rows begin later
             continue
         last = int(np.flatnonzero(values > 0)[-1])
+        if not values[:last].any():  # all in one interval: the column moved, and nothing shows a limit
+            continue
         gone = float(beyond[last + 1 :].sum())
         if gone > 0.01 and abs(values[last] - beyond[last:].sum()) < 0.25 * gone + 0.01:
             cut = attribute.cuts[last] if words == "above" else attribute.cuts[own.size - 2 - last]

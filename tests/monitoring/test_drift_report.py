@@ -301,3 +301,11 @@ def test_a_column_of_more_values_than_are_kept_does_not_drift_by_itself(has_rows
     assert not same["causes"]
     other = report(watched, kept, rows(5000, 300).drop_columns(["y"]))
     assert bool(other["causes"]) == has_rows_kept_back
+
+
+@pytest.mark.parametrize("shift", [-50, 50])
+def test_a_column_that_has_left_its_intervals_is_not_cut_off(watched, scored, shift):
+    """As a running number, whose new values all lie in the outermost interval."""
+    table = problems.rows(N_ROWS, 9)
+    found = report(watched, scored, replaced(table, "size", pa.array(table["size"].to_numpy() + shift)))
+    assert found["is_drifting"] and not any(cause["kind"] == "clipped" for cause in found["causes"]), found["causes"]
