@@ -66,6 +66,8 @@ def check_decoded_size(n_bytes: int, max_bytes: int) -> None:
 Decoded = TypeVar("Decoded")
 # Members that hold the rows of a request; in a body they occur twice by mistake, or as the name or value of a column.
 ROWS_MEMBERS = (b'"records"', b'"columns"', b'"inputs"', b'"instances"', b'"dataframe_records"', b'"dataframe_split"')
+COLUMNS_MEMBERS = ("records", "columns", "inputs", "instances", "dataframe_records")
+NAME_END = re.compile(rb'"\s*:')
 MOST_READ_AGAIN = 1 << 16
 MOST_OF_NAME = 80
 IN_RECORD = re.compile(r"\$\.(\w+)\[(\d+)\]\[\.\.\.\]")
@@ -115,7 +117,10 @@ def decode_json_body(decode: Callable[[bytes], Decoded], body: bytes, remedy: st
     if any(body.count(name) > 1 for name in ROWS_MEMBERS):  # of two, the decoder would keep one without a word
         check_json_structure(body)
     try:
-        return decode(body)
+        decoded = decode(body)
+        if _may_repeat_columns(decoded, body):
+            _refuse_repeated_columns(body)
+        return decoded
     except msgspec.ValidationError as error:
         words = overlong_json_integer_text(body) if "out of range" in str(error) else ""
         raise InvalidRequest(f"{words or json_error_with_column(str(error), body)}. {remedy}") from error
@@ -125,6 +130,35 @@ def decode_json_body(decode: Callable[[bytes], Decoded], body: bytes, remedy: st
         raise MalformedBody(
             f"The body is not JSON: {error}.{invalid_json_hint(body)}" if body else "The body is empty."
         ) from error
+
+
+def _may_repeat_columns(decoded: Any, body: bytes) -> bool:
+    """Detect whether a body has more members than its decoded rows and itself: of two columns of one name, the decoder
+    keeps the last without a word. Names within texts, and members of other objects, may be counted, too.
+    """
+    n_names = 0
+    for member in COLUMNS_MEMBERS:
+        rows = getattr(decoded, member, None)
+        if isinstance(rows, dict):
+            n_names += len(rows)
+        elif isinstance(rows, list):
+            n_names += sum(len(row) for row in rows if isinstance(row, dict))
+    if n_names == 0:
+        return False
+    n_found = body.count(b'":')
+    if body.count(b":") > n_found:  # of a time within a text, or after a blank
+        n_found = len(NAME_END.findall(body))
+    return n_found - n_names > 1 and n_found - n_names > len(msgspec.json.decode(body, type=dict[str, msgspec.Raw]))
+
+
+def _refuse_repeated_columns(body: bytes) -> None:
+    """Refuse a body in which an object has two members of one name (InvalidRequest)."""
+    try:
+        json.loads(body, object_pairs_hook=_object_of_distinct_names)
+    except MalformedBody as error:
+        raise InvalidRequest(str(error)) from error
+    except (ValueError, RecursionError):  # a number of too many digits: the shape has accepted it as it is
+        return
 
 
 def json_error_with_column(words: str, body: bytes) -> str:

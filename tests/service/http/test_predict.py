@@ -76,6 +76,25 @@ def test_two_members_of_rows_are_refused(site, path):
     assert "two members 'records'. Keep one of them." in problem(refused, 400)["detail"]
 
 
+@pytest.mark.parametrize("path", [PATH, PATH.replace("predict", "explain")])
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"records": [{"windy": "a:b"}, {"outlook": "rain", "outlook": "sunny"}]}',
+        '{"records": [{"outlook" : "rain", "windy": "\\":", "outlook" :"sunny"}]}',
+        '{"columns": {"outlook": ["rain"], "outlook": ["sunny"]}}',
+    ],
+)
+def test_two_equal_columns_of_a_row_are_refused(site, path, body):
+    refused = site.client.post(path, content=body, headers={"content-type": "application/json"})
+    assert problem(refused, 422)["detail"] == "An object of the body has two members 'outlook'. Keep one of them."
+
+
+def test_columns_and_texts_with_colons_are_no_repeats(site):
+    body = '{"records": [{"outlook": "\\":\\":"}, {"outlook": "rain"}]}'
+    assert site.client.post(PATH, content=body, headers={"content-type": "application/json"}).status_code == 200
+
+
 def test_a_column_may_be_called_as_a_member_of_the_request(site):
     rows = [RECORD | {"records": 1, "columns": 2}] * 2
     answer = site.client.post(PATH, params={"ignore_unknown": "true"}, json={"records": rows}).json()
