@@ -110,7 +110,7 @@ def train_command(
         str | None,
         Option(
             "--window",
-            help="Learn the newest rows only, such as 30d (units w, d, h, m), or the last files, such as 12f.",
+            help="Learn the newest rows only, such as 30d (units w, d, h, m; without a row at the very edge), or the last files, such as 12f.",
         ),
     ] = None,
     timestamp: Annotated[

@@ -18,6 +18,7 @@ from service.product.views.circuit_export import MEDIA_TYPES, CircuitOf, Form
 router = APIRouter(route_class=BodyRoute, prefix="/v1/models", tags=["models"])
 SVG: Mapping[str, Any] = {"response_class": Response, "responses": media_type_responses("image/svg+xml")}
 Known = Annotated[list[str], Query(examples=[["a->b"]])]
+Columns = Annotated[list[str], Query(examples=[["customer_id"]])]
 
 
 async def _known_edges(present: Known = [], absent: Known = []) -> tuple[list[str], list[str]]:  # noqa: B006
@@ -83,8 +84,8 @@ async def export_model_sql_endpoint(
     table: str,
     dialect: DialectName = "duckdb",
     view: str | None = None,
-    key: Known = [],  # noqa: B006
-    absent: Known = [],  # noqa: B006
+    key: Columns = [],  # noqa: B006
+    absent: Columns = [],  # noqa: B006
 ) -> Response:
     """Export a network or an ensemble as SQL: tables and a view with the class probabilities of every row of a table in
     a warehouse.
