@@ -43,9 +43,9 @@ PAGE = Path(__file__).parents[1] / "docs" / "results" / "model-size.md"
 TABLES = [*FROM_SETS, "orders", "real", "interactions"]
 # Parts of a model, and how the names of their arrays begin.
 PARTS = {
-    "terms of networks": ("table_dense", "table_vectors"),
-    "keys of terms": ("table_",),
-    "variances": ("entry_spread",),
+    "terms of networks": ("packed_dense", "packed_vectors", "table_dense", "table_vectors"),
+    "keys of terms": ("packed_keys", "packed_n_keys", "table_"),
+    "variances": ("packed_spread", "entry_spread"),
     "trees": ("forest",),
     "joint networks": ("joint",),
 }
@@ -155,7 +155,8 @@ TEXT = """# Sizes of models
 
 `python -m benchmarks.model_size --log sizes.jsonl --write` writes this page: files of models of `auto` and XGBoost's own (UBJSON), both learned from seven tenths of the rows of the
 [scoreboard](scoreboard.md)'s tables. The file of `auto` is the one that answers; the model's DuckDB file beside it is not counted. XGBoost's model of as many leaves is
-what it writes for the trees in ours. Models of more than 128 MiB are not compressed, so that processes share one mapping. The target is at most 2. Tables that were not measured are left out.
+what it writes for the trees in ours. Models whose arrays take more than 128 MiB are not compressed, so that processes share one mapping. The target is at most 2. Tables that were not measured are left out.
+Tables of the networks are stored as differences from the contexts that they back off to, and restored when the model is loaded.
 """
 
 

@@ -163,6 +163,27 @@ def test_what_is_wrong_with_an_array_is_told_by_its_name(name, change, words):
 
 
 @pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("packed_n_keys", lambda a: -a - 1, "is no count of keys"),
+        ("packed_keys", lambda a: np.zeros((9, a.shape[1]), np.uint8), "more than 8 bytes for a number"),
+        ("packed_dense_masks", lambda a: a | np.uint8(128), "names classes that are not in the schema"),
+        ("packed_dense_masks", lambda a: a[:, :-1].copy(), "is (uint8|float32) of shape"),
+        ("packed_dense", lambda a: np.repeat(a, 5, axis=0), "more than 4 bytes for a number"),
+        ("packed_dense", lambda a: a[:, 1:].copy(), "is uint8 of shape"),
+        ("packed_spread_dense", lambda a: a[1:].copy(), "is uint8 of shape"),
+        ("table_dense_starts", lambda a: a + 1, "begins within a row"),
+        ("table_dense_starts", lambda a: a + 3 * 10**12, "points past the end of the dense tables"),
+        ("table_n_values", lambda a: a + 1, "does not follow from the schema and the structure"),
+    ],
+)
+def test_what_is_wrong_with_a_packed_array_is_told(name, change, words):
+    header, arrays = written("ensemble")
+    with pytest.raises(InvalidArray, match=f"Array '.*' of the model .*{words}"):
+        load_model(header, arrays | {name: change(np.array(arrays[name]))}, is_trusted=False)
+
+
+@pytest.mark.parametrize(
     ("member", "value", "words"),
     [
         ("has_missing", -5, "lacks the fields on missing and folded values"),

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from learners.classifiers.description import VARIANCE
-from learners.classifiers.lookup.checks import check_lookup_arrays, check_lookup_tables
+from learners.classifiers.lookup.checks import (
+    TYPES,
+    check_lookup_arrays,
+    check_lookup_tables,
+    check_table_layout,
+)
+from learners.classifiers.lookup.kernels import LookupTables
 from learners.classifiers.structure import Structure
 from learners.ensembles.correction.forest import check_forest
 from learners.ensembles.discriminants.gaussian import check_discriminant, has_discriminant
@@ -21,6 +27,7 @@ from learners.ensembles.joint_members import (
     joint_member_arrays,
     joint_member_headers,
 )
+from learners.ensembles.packed_tables import KEYS, N_KEYS, PARTS, REPLACED, is_packed, layout_of_tables, unpack_tables
 from learners.ensembles.pool import PooledFamilies
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
@@ -28,6 +35,8 @@ from learners.models.model import MOST_ROWS, check_array_elements, check_array_o
 from learners.schema import Schema
 from learners.schema.checks import check_schema
 from learners.schema.encoding.column_views import Views
+
+MOST_KEYS = 1 << 40  # more fit into no file
 
 
 def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
@@ -46,6 +55,9 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
             raise InvalidArray(joint_member_array_prefix(number) + VARIANCE, "is missing")
     views = Views(schema).schema
     families = _families(arrays, views.n_attributes)
+    if is_packed(arrays):
+        _check_packed(views, families, arrays)
+        arrays = unpack_tables(arrays)
     check_lookup_tables(views, families, arrays)
     n = len(families.order)
     for name, dtype in (("member", np.int64), ("alone", np.float64), ("parents", np.float64)):
@@ -68,6 +80,43 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
         check_discriminant(schema, arrays)
     if header["weights"] is not None:
         check_forest(schema, arrays)
+
+
+def _check_packed(views: Schema, families: Structure, arrays: Arrays) -> None:
+    """Refuse packed tables that do not match a schema of views and the families, before they are restored."""
+    m, n_classes = len(families.order), views.n_classes
+    shapes = {"dense_starts": (m,), "log_prior": (n_classes,), "is_hierarchical": (1,)}
+    layout = {
+        name: check_array_type_and_shape(arrays, f"table_{name}", TYPES[name], *shapes.get(name, ()))
+        for name in LookupTables._fields
+        if name not in REPLACED
+    }
+    counts = check_array_type_and_shape(arrays, N_KEYS, np.int64, m)
+    check_array_elements(
+        N_KEYS,
+        (counts < 0) | (counts > MOST_KEYS) | ((counts > 0) & (layout["dense_starts"] >= 0)),
+        "is no count of keys",
+    )
+    n_rows = {"vectors": int(counts.sum())}
+    _check_bytes(arrays, KEYS, 8, n_rows["vectors"])
+    for part in PARTS:
+        masks = f"packed_{part}_masks"
+        bits = check_array_type_and_shape(arrays, masks, np.uint8, -(-n_classes // 8), n_rows.get(part))
+        check_array_elements(masks, bits[-1] >> 1 + (n_classes - 1) % 8, "names classes that are not in the schema")
+        n_rows[part] = bits.shape[1]
+        n_changes = int(np.bitwise_count(bits).sum(dtype=np.int64))
+        _check_bytes(arrays, f"packed_{part}", 4, n_changes)
+        check_array_type_and_shape(arrays, f"packed_spread_{part}", np.uint8, n_changes)
+    starts = layout["dense_starts"]
+    check_array_elements("table_dense_starts", (starts >= 0) & (starts % n_classes != 0), "begins within a row")
+    dense = np.broadcast_to(np.float32(0.0), n_rows["dense"] * n_classes)
+    check_table_layout(views, families, layout_of_tables(layout | {"dense": dense}))
+
+
+def _check_bytes(arrays: Arrays, name: str, most: int, n: int) -> None:
+    """Check the bytes (at most `most`, n) of n numbers."""
+    if len(check_array_type_and_shape(arrays, name, np.uint8, None, n)) > most:
+        raise InvalidArray(name, f"has more than {most} bytes for a number")
 
 
 def _families(arrays: Arrays, n_views: int) -> Structure:

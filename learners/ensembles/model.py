@@ -33,6 +33,7 @@ from learners.ensembles.correction.forest import (
 from learners.ensembles.correction.forest_kernels import WALKED_ROWS, Forest, PackedTrees, add_forest_scores
 from learners.ensembles.discriminants.gaussian import Discriminant, discriminant_from_arrays
 from learners.ensembles.joint_members import LEAST, Joints
+from learners.ensembles.packed_tables import are_on_grid, is_packed, pack_tables, unpack_tables
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import (
     Array,
@@ -329,8 +330,12 @@ class EnsembleModel(ModelDefaults):
             "weights": None if self.correction is None else list(self.correction.weights),
         }
         arrays: dict[str, Array] = {"class_counts": np.asarray(self.class_counts)}
-        arrays |= {f"table_{name}": array for name, array in self._tables._asdict().items()}
-        arrays |= {f"entry_{name}": array for name, array in vars(self.entries).items()}
+        entries = {f"entry_{name}": array for name, array in vars(self.entries).items()}
+        if self.entries.spread_dense.dtype == np.uint8 and are_on_grid(self._tables):
+            arrays |= pack_tables(self._tables, entries.pop("entry_spread_dense"), entries.pop("entry_spread_vectors"))
+        else:  # read from a file of release 0.2.0
+            arrays |= {f"table_{name}": array for name, array in self._tables._asdict().items()}
+        arrays |= entries
         arrays |= of_joints
         if self.discriminant is not None:
             arrays |= self.discriminant.to_arrays()
@@ -340,8 +345,10 @@ class EnsembleModel(ModelDefaults):
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, Any], arrays: Arrays) -> EnsembleModel:
-        """Build the model from the output of `to_arrays`, without copying."""
+        """Build the model from the output of `to_arrays`; packed tables are restored."""
         schema = Schema.from_json(header["schema"])
+        if is_packed(arrays):
+            arrays = unpack_tables(arrays)
         joints = Joints.from_arrays(schema, header, arrays)
         weights = header["weights"]
         correction = None

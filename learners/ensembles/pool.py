@@ -21,14 +21,13 @@ from learners.ensembles.fit import Pool, fit_ensemble_members, new_row_log_score
 from learners.ensembles.levels import Levels
 from learners.ensembles.members import distinct_families, draw_ensemble_members
 from learners.ensembles.model import Entries, spread_codes
+from learners.ensembles.packed_tables import GRID
 from learners.kernels.arrays import Float32s, Floats, Integers, concatenate_arrays
 from learners.passes.engine import Advance
 from learners.passes.memory import release_free_memory
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
 
-# Terms are multiples of one part in so many. A score sums hundreds of them, and no probability changes by 1e-4.
-GRID = np.float32(1 << 16)
 # Beyond the largest number of float16 there is only infinity.
 MOST_SPREAD = 60_000.0
 

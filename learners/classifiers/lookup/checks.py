@@ -99,17 +99,22 @@ def check_lookup_tables(schema: Schema, structure: Structure, arrays: Arrays) ->
             for name, dtype in TYPES.items()
         )
     )
-    strides = [context_strides(schema, a, of_one) for a, of_one in zip(structure.order, structure.parents, strict=True)]
-    expected = {"strides": np.concatenate([np.empty(0, np.int64), *strides])}
-    _check_layout("table", tables, schema, structure, expected)
+    check_table_layout(schema, structure, tables)
     _check_hashes(tables)
-    _check_dense(tables)
     check_array_elements("table_dense", ~(tables.dense < np.inf), NO_LOGARITHM)
     is_unknown = np.isnan(tables.vectors)
     is_unknown[_is_rest(tables)] = False  # no rest for a class
     check_array_elements("table_vectors", is_unknown | (tables.vectors == np.inf), NO_LOGARITHM)
     check_array_elements("table_log_prior", ~np.isfinite(tables.log_prior), NOT_FINITE)
     check_log_probabilities("table_log_prior", tables.log_prior)
+
+
+def check_table_layout(schema: Schema, structure: Structure, tables: kernels.LookupTables) -> None:
+    """Refuse lookup tables whose contexts or dense tables do not match a schema and a structure. Raises InvalidArray."""
+    strides = [context_strides(schema, a, of_one) for a, of_one in zip(structure.order, structure.parents, strict=True)]
+    expected = {"strides": np.concatenate([np.empty(0, np.int64), *strides])}
+    _check_layout("table", tables, schema, structure, expected)
+    _check_dense(tables)
 
 
 def _check_layout(

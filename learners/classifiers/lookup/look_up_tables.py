@@ -170,12 +170,18 @@ class Slots(NamedTuple):
 
 def build_hash_slots(keys: Integers) -> Slots:
     """Build hash slots for distinct keys (n,) int64."""
+    owners, shift = hash_slot_owners(keys)
+    is_used = owners != EMPTY
+    words = np.packbits(is_used, bitorder="little").view("<u8").astype(np.uint64)
+    return Slots(words, shift, owners[is_used])
+
+
+def hash_slot_owners(keys: Integers) -> tuple[Int32s, int]:
+    """Return the position of the key in each slot, or EMPTY, and 64 minus the binary logarithm of the number of slots."""
     bits = max(WORD.bit_length() - 1, int(2 * keys.size - 1).bit_length())
     owners = np.full(1 << bits, EMPTY, np.int32)
     fill_lookup_hash_table(keys, WORD - bits, owners)
-    is_used = owners != EMPTY
-    words = np.packbits(is_used, bitorder="little").view("<u8").astype(np.uint64)
-    return Slots(words, WORD - bits, owners[is_used])
+    return owners, WORD - bits
 
 
 def bit_vector_word_ranks(words: Uint64s) -> Int32s:
