@@ -257,6 +257,15 @@ def test_trees_of_many_leaves_answer_too_or_tell_their_size(dialect, monkeypatch
         sql_script(model, name="scores", table="new_rows")
 
 
+def test_steps_that_are_too_many_to_nest_are_refused(auto, monkeypatch):
+    n_steps = sql_script(auto, name="a", table="b").count(" AS (\n")
+    monkeypatch.setattr(script, "MOST_STEPS", n_steps)
+    sql_script(auto, name="a", table="b")
+    monkeypatch.setattr(script, "MOST_STEPS", n_steps - 1)
+    with pytest.raises(TooLargeForSQL, match=rf"need {n_steps} steps in SQL, more than .* the learner kdb or skdb"):
+        sql_script(auto, name="a", table="b")
+
+
 def test_trees_that_are_large_are_refused(auto, monkeypatch):
     trees = PoolInSQL(auto).trees
     n_splits = sum(node.attribute >= 0 for node in trees.nodes)

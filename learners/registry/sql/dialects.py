@@ -168,6 +168,11 @@ class Query:
         self.dialect, self.n_classes, self.prefix = dialect, n_classes, prefix
         self._steps: list[str] = []
 
+    @property
+    def n_steps(self) -> int:
+        """Return the number of steps added."""
+        return len(self._steps)
+
     def add(
         self, name: str, columns: Iterable[str], source: str, *, distinct: bool = False, is_shared: bool = False
     ) -> str:

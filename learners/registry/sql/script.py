@@ -32,19 +32,22 @@ from learners.schema.schema import FEW_CLASSES
 
 # Numbers of all look-up tables together: a script of some 20 MB; in a file of Parquet some GB.
 MOST_CELLS, MOST_CELLS_OF_FILE = 1 << 20, 1 << 28
+MOST_STEPS = 900  # that read one another: DuckDB refuses a depth of 1,000
 BLOCK_CELLS = 1 << 18
 ROWS_OF_INSERT, NUMBERS_OF_NODE = 500, 8
 
 
-class TooLargeForSQL(LearnerError, ValueError):
-    """Raised if the tables of a network are too large for SQL."""
+OF_TABLES = (
+    "For DuckDB, write the script to a file (--out, path=): the table then goes into a Parquet file beside it. Or train with "
+    "fewer parents (a smaller k), fold rare values (max_values)"
+)
 
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what}. For DuckDB, write the script to a file (--out, path=): the table then goes into a Parquet file beside it. Or train with "
-            "fewer parents (a smaller k), fold rare values (max_values), or score with fewpass predict "
-            "(docs/limits.md#memory-time-and-size)."
-        )
+
+class TooLargeForSQL(LearnerError, ValueError):
+    """Raised if a network is too large for SQL."""
+
+    def __init__(self, what: str, instead: str = OF_TABLES) -> None:
+        super().__init__(f"{what}. {instead}, or score with fewpass predict (docs/limits.md#memory-time-and-size).")
 
 
 def sql_logs_path(script: Path) -> Path:
@@ -76,7 +79,7 @@ def sql_script(
     `absent`: columns of the model that the table does not have.
     `logs_path`: where the script finds the log probabilities that `write_log_probabilities` has written; of DuckDB.
     Raises NoSQL if it is neither a network nor a pool of networks; TooLargeForSQL if it has more than 256 classes, or
-    more than `MOST_CELLS` numbers, with `logs_path` more than `MOST_CELLS_OF_FILE`; UnknownColumn if an absent column does not belong to the model; InvalidParameter if
+    more than `MOST_CELLS` numbers, with `logs_path` more than `MOST_CELLS_OF_FILE`, or needs more than `MOST_STEPS` steps; UnknownColumn if an absent column does not belong to the model; InvalidParameter if
     names collide; UnknownDialect, UnsupportedColumn, UnwritableText.
     """
     writable = kind_of(model).sql(model)
@@ -108,6 +111,12 @@ def sql_script(
         )
     query = Query(spoken, schema.n_classes, name)
     source = add_table_row_answers(query, writable, quote_qualified_name(spoken, table), shown, absent)
+    if query.n_steps > MOST_STEPS:
+        raise TooLargeForSQL(
+            f"Rows that lack some of {len(writable.used):,} columns need {query.n_steps:,} steps in SQL, more than the "
+            f"{MOST_STEPS:,} that databases nest",
+            "Train on fewer columns, or with the learner kdb or skdb, which needs fewer steps",
+        )
     columns = [f"k{i} AS {spoken.identifier(column)}" for i, column in enumerate(shown)]
     columns.append(f"{_prediction(query, schema)} AS {spoken.identifier(answers[0])}")
     columns += [f"p{k} AS {spoken.identifier(answer)}" for k, answer in enumerate(answers[1:])]
