@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from service import product
 from service.cli import app
 from service.jobs.steps import STAND_IN, Run, ignore_report, local_scratch
+from service.product import networks_first
 from service.product.forgetting import forgetting
 from service.requests.requests import ForgetRequest
 from storage.datasets.forgotten import forgotten_rule_sha256
@@ -94,7 +95,8 @@ def test_networks_answer_under_the_alias_until_the_trees_are_back(workspace, fol
         seen.append(dict(product.aliases_of(workspace, "daily")))
         return run_steps(*arguments)
 
-    monkeypatch.setattr(forgetting, "run_job_steps", watched)
+    for module in (networks_first, forgetting):
+        monkeypatch.setattr(module, "run_job_steps", watched)
     done = forget(workspace, networks_first=True)
     assert seen == [{"champion": 1}, {"champion": 2}] and product.aliases_of(workspace, "daily") == {"champion": 3}
     assert [proof["is_equal"] for proof in done["proofs"]] == [True, True]
