@@ -35,8 +35,7 @@ MOST_CELLS, MOST_CELLS_OF_FILE = 1 << 20, 1 << 28
 MOST_STEPS = 900  # that read one another: DuckDB refuses a depth of 1,000
 BLOCK_CELLS = 1 << 18
 ROWS_OF_INSERT, NUMBERS_OF_NODE = 500, 8
-
-
+# What helps where the tables are too large.
 OF_TABLES = (
     "For DuckDB, write the script to a file (--out, path=): the table then goes into a Parquet file beside it. Or train with "
     "fewer parents (a smaller k), fold rare values (max_values)"

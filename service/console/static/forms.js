@@ -20,11 +20,11 @@ const READ = {
 };
 
 /** What a form says of itself. Not form.dataset: a field named "dataset" would stand in its place. */
-const told = (form, name) => form.getAttribute(`data-${name}`);
+const dataOf = (form, name) => form.getAttribute(`data-${name}`);
 
 /** The call that a form stands for: method, path and body. */
 function callOf(form) {
-  let path = told(form, "path");
+  let path = dataOf(form, "path");
   const body = {};
   let hasBody = false;
   let content;
@@ -61,7 +61,7 @@ function callOf(form) {
     const last = parts.pop();
     parts.reduce((inside, part) => (inside[part] ??= {}), body)[last] = value;
   }
-  return { method: told(form, "method"), path, body: content ?? (hasBody ? body : undefined) };
+  return { method: dataOf(form, "method"), path, body: content ?? (hasBody ? body : undefined) };
 }
 
 function show(form) {
@@ -69,7 +69,7 @@ function show(form) {
   if (!code) return;
   try {
     const { method, path, body } = callOf(form);
-    const next = told(form, "next-path") ? `\n${curl("POST", told(form, "next-path"), JSON.parse(told(form, "next-body")))}` : "";
+    const next = dataOf(form, "next-path") ? `\n${curl("POST", dataOf(form, "next-path"), JSON.parse(dataOf(form, "next-body")))}` : "";
     code.textContent = curl(method, path, body) + next;
   } catch (error) {
     code.textContent = error.message;
@@ -101,13 +101,13 @@ async function send(form) {
     }
     const { method, path, body } = callOf(form);
     let answer = await ask(method, path, body);
-    if (told(form, "next-path")) answer = await ask("POST", told(form, "next-path"), JSON.parse(told(form, "next-body")));
-    const next = told(form, "then");
-    const shown = told(form, "show");
-    const sentence = told(form, "tells");
-    if (sentence) say(answer[sentence], answer[told(form, "good")] !== told(form, "good-if"));
+    if (dataOf(form, "next-path")) answer = await ask("POST", dataOf(form, "next-path"), JSON.parse(dataOf(form, "next-body")));
+    const next = dataOf(form, "then");
+    const shown = dataOf(form, "show");
+    const sentence = dataOf(form, "tells");
+    if (sentence) say(answer[sentence], answer[dataOf(form, "good")] !== dataOf(form, "good-if"));
     else if (shown) {
-      say(told(form, "says"), false);
+      say(dataOf(form, "says"), false);
       outcome.append(" ", el("code", {}, answer[shown]), " ", el("button", { type: "button", "data-copy": true }, "Copy"));
     }
     else if (next === "reload") location.reload();
