@@ -16,6 +16,7 @@ from learners.counts.family_counts import Cells
 from learners.counts.pairwise import PairwiseCounts
 from learners.ensembles.large import LARGE_ROWS
 from learners.models.estimation import Sampling
+from learners.models.explanation import explain
 from learners.models.model import Model
 from learners.models.query import Edges, Effects, Graph, Graphs, Marginal, Paths, Score, StructureQuery
 from learners.passes.engine import collect
@@ -87,21 +88,41 @@ def _compile_trees() -> None:
     words = {"many": np.arange(1200) % 300} | {"a": a, "b": b, "c": c, "class": a ^ b ^ c}
     wide = pa.table({name: pa.array(codes.astype(str)) for name, codes in words.items()})
     for table in (wide, wide.drop_columns(["many"])):
-        model = drive(recipes.learner("auto", {}, "class"), Source.of_table(table))
-        model.predict_proba(encode(table, model.schema))
-        model.predict_proba(encode(table.drop_columns(["b"]), model.schema))
+        model = _stored(drive(recipes.learner("auto", {}, "class"), Source.of_table(table)))
+        for rows in (table, table.slice(0, 4)):
+            model.predict_proba(encode(rows, model.schema))
+            model.predict_proba(encode(rows.drop_columns(["b"]), model.schema))
+        explain(model, encode(table.slice(0, 4), model.schema))
+
+
+def _compile_sums() -> None:
+    """Ask a network for few rows that lack a parent, with codes of 8 and 16 bits."""
+    random, n_rows = np.random.default_rng(0), np.arange(1200)
+    for n_values in (60, 300):
+        words = {"many": n_rows % n_values, "few": n_rows % n_values // 3}
+        words |= {"class": words["few"] % 2 ^ (random.random(1200) < 0.2)}
+        table = pa.table({name: pa.array(codes.astype(int).astype(str)) for name, codes in words.items()})
+        model = drive(recipes.learner("kdb", {}, "class"), Source.of_table(table))
+        for column in ("many", "few"):
+            model.predict_proba(encode(table.slice(0, 4).drop_columns([column]), model.schema))
+
+
+def _stored(model: Model) -> Model:
+    """Return a model as it is loaded from its stored form."""
+    return load_model(*model.to_arrays())
 
 
 def _compile_large() -> None:
-    """Run the default learner on more rows than small tables have."""
+    """Run the default learner on more rows than small tables have, and on values enough for hash tables."""
     random = np.random.default_rng(1)
     n = LARGE_ROWS + 1
-    numbers = {name: random.normal(size=n) for name in "ab"}
-    words = random.integers(0, 4, n)
-    label = (numbers["a"] > 0) ^ (words > 1)
-    table = pa.table(numbers | {"word": words.astype(str), "class": label.astype(str)})
-    model = drive(recipes.learner("auto", {}, "class"), Source.of_table(table))
-    model.predict_proba(encode(table.slice(0, 1000), model.schema))
+    for n_values in (4, 1000):
+        numbers = {name: random.normal(size=n) for name in "ab"}
+        words = random.integers(0, n_values, n)
+        label = (numbers["a"] > 0) ^ (words % 4 > 1)
+        table = pa.table(numbers | {"word": words.astype(str), "class": label.astype(str)})
+        model = _stored(drive(recipes.learner("auto", {}, "class"), Source.of_table(table)))
+        model.predict_proba(encode(table.slice(0, 1000), model.schema))
 
 
 def _compile_counts() -> None:
@@ -166,6 +187,7 @@ TASKS: tuple[Callable[[], object], ...] = (
     _compile_average,
     _compile_trees,
     _compile_large,
+    _compile_sums,
     _compile_counts,
     _compile_samples,
     *(partial(_compile_structures, parameters) for parameters in STRUCTURES),
