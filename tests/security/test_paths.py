@@ -203,6 +203,17 @@ def add_vector(table, own, escaped=False):
         vector("http://127.0.0.1:1/x"),
         vector("../../outside/ab^-aqEH.-t@S}K{{vb[*k^", "u"),
         vector("{outside}/ab^-aqEH.-t@S}K{{vb[*k^", "u"),
+        vector("file://{table}/\\..\\..\\..\\outside\\z.txt"),
+        vector("file://{table}/.\t./.\t./outside/z.txt"),
+        vector("..\\..\\outside/ab^-aqEH.-t@S}K{{vb[*k^", "u"),
+        vector(".\t./.\n./outside/ab^-aqEH.-t@S}K{{vb[*k^", "u"),
+        vector("FILE:{outside}/ab^-aqEH.-t@S}K{{vb[*k^", "u"),
+        vector("fi\tle:{outside}/ab^-aqEH.-t@S}K{{vb[*k^", "u"),
+        vector("\\\\localhost{outside}/ab^-aqEH.-t@S}K{{vb[*k^", "u"),
+        vector("http:\\127.0.0.1:1\\ab^-aqEH.-t@S}K{{vb[*k^", "u"),
+        vector("link?/ab^-aqEH.-t@S}K{{vb[*k^", "u"),
+        vector("link#/ab^-aqEH.-t@S}K{{vb[*k^", "u"),
+        vector("%6cink?/ab^-aqEH.-t@S}K{{vb[*k^", "u"),
     ],
 )
 @pytest.mark.parametrize("is_remote", [True, False])
@@ -212,6 +223,7 @@ def test_vectors_of_deleted_rows_lie_in_their_table(places, tmp_path_factory, ow
     text = (
         own["pathOrInlineDv"].replace("{{", "{").replace("{outside}", str(outside)).replace("{table}", str(table.root))
     )
+    (table.root / "link").symlink_to(outside / "z.txt")
     add_vector(table, own | {"pathOrInlineDv": text}, escaped)
     # Not /etc, too: there others open files meanwhile.
     with opened_files(outside) as opened, pytest.raises(SourceError, match="has a file outside its folder"):
@@ -242,12 +254,14 @@ def test_a_link_in_the_log_of_a_table_leads_nowhere(places, tmp_path_factory, pa
     assert opened == []
 
 
-def test_a_sidecar_of_a_checkpoint_lies_in_the_log(places):
+@pytest.mark.parametrize(
+    "named", ["file://{}/z.parquet", "FILE:{}/z.parquet", "\\{}/z.parquet", "..\\..\\..\\outside\\z.parquet", ".\t./x"]
+)
+def test_a_sidecar_of_a_checkpoint_lies_in_the_log(places, tmp_path_factory, named):
     workspace, root, outside = places
-    table = written_table(root / "sidecars")
-    actions = [
-        {"sidecar": {"path": f"file://{outside}/z.parquet", "sizeInBytes": 1, "modificationTime": 1, "tags": {}}}
-    ]
+    table = written_table(root / f"sidecars-{tmp_path_factory.mktemp('n').name}")
+    path = named.replace("{}", str(outside))
+    actions = [{"sidecar": {"path": path, "sizeInBytes": 1, "modificationTime": 1, "tags": {}}}]
     name = f"{1:020}.checkpoint.0b0b0b0b-0b0b-0b0b-0b0b-0b0b0b0b0b0b.json"
     (table.root / "_delta_log" / name).write_text("\n".join(map(json.dumps, actions)))
     with opened_files(outside) as opened, pytest.raises(SourceError, match="has a file outside its folder"):

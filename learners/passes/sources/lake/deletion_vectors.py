@@ -6,6 +6,7 @@ The library opens them at any location, so they are checked first.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from base64 import b85decode
 from collections.abc import Iterable, Iterator
@@ -26,6 +27,10 @@ B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;
 UUID_DIGITS = 20
 # A key of JSON may be written with escapes.
 MARKS = (b"deletionVector", b"sidecar", b"\\u")
+# The library resolves names as URLs: it drops tabs and line breaks, takes "\\" for "/", decodes "%2e", and cuts at "?" and
+# "#". So a name that a URL would change is refused; of an absolute one, which may be percent-encoded, only the first two.
+_CHANGED = re.compile(r"[\x00-\x20\x7f\\]")
+_CHANGED_IF_RELATIVE = re.compile(r"[\x00-\x20\x7f\\%?#:]")
 
 
 def named_log_files(filesystem: pafs.FileSystem, place: str, path: str, logs: Iterable[str]) -> list[str]:
@@ -41,7 +46,7 @@ def named_log_files(filesystem: pafs.FileSystem, place: str, path: str, logs: It
         for action in _actions(filesystem, log):
             sidecar = action.get("sidecar")
             if isinstance(sidecar, dict):
-                named[f"{path}/{LOG}/_sidecars/{_inside(place, sidecar.get('path'))}"] = None
+                named[f"{path}/{LOG}/_sidecars/{_relative(place, sidecar.get('path'))}"] = None
             for kind in ("add", "remove"):
                 vector = (action.get(kind) or {}).get("deletionVector") if isinstance(action.get(kind), dict) else None
                 if isinstance(vector, dict) and vector.get("storageType") != "i":
@@ -81,13 +86,20 @@ def _vector_file(filesystem: pafs.FileSystem, place: str, path: str, vector: dic
             name = uuid.UUID(bytes=b85decode(digits.translate(str.maketrans(Z85, B85))))
         except ValueError as error:
             raise SourceError(place, f"refers to a deletion vector without a path ({text[:40]}).") from error
-        return _inside(place, f"{prefix}/deletion_vector_{name}.bin" if prefix else f"deletion_vector_{name}.bin")
+        return _relative(place, f"{prefix}/deletion_vector_{name}.bin" if prefix else f"deletion_vector_{name}.bin")
     parts = urlsplit(text)
     is_local = is_local_filesystem(filesystem) and parts.scheme == "file" and parts.netloc in ("", "localhost")
     own, folder = unquote(parts.path), str(PurePosixPath(path)).rstrip("/") + "/"
-    if not is_local or not own.startswith(folder):
+    if not is_local or not own.startswith(folder) or _CHANGED.search(text):
         raise _outside(place, text)
     return _inside(place, own.removeprefix(folder))
+
+
+def _relative(place: str, name: object) -> str:
+    """Return a path relative to the table's folder, as the log has it. Raises SourceError if it leads outside."""
+    if _CHANGED_IF_RELATIVE.search(str(name)):
+        raise _outside(place, str(name))
+    return _inside(place, name)
 
 
 def _inside(place: str, name: object) -> str:
