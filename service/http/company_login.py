@@ -11,6 +11,7 @@ RFC 7519 (JWT), RFC 7517 (JWK), RFC 8725 (best current practices). OpenID Connec
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -84,12 +85,9 @@ class CompanyLogin:
             self._loaded = time.monotonic()
             self._due = self._loaded + RETRY_S
             try:
-                keys = self._jwt.PyJWKSet.from_dict(json.loads(self._read()))
-            except (OSError, ValueError, httpx.HTTPError, self._jwt.PyJWTError) as error:
+                known = self._known(json.loads(self._read()))
+            except (OSError, ValueError, RecursionError, httpx.HTTPError, self._jwt.PyJWTError) as error:
                 raise NotReady(f"The keys of the issuer cannot be read from {self._source}: {error}") from error
-            known = {
-                key.key_id: key for key in keys.keys if key.key_id is not None and key.algorithm_name in ALGORITHMS
-            }
             has_changed = known.keys() != self._keys.keys()
             self._keys, self._due = known, self._loaded + REFRESH_S
             return has_changed
@@ -97,14 +95,48 @@ class CompanyLogin:
     def _read(self) -> str:
         if "://" not in self._source:
             return Path(self._source).read_text(encoding="utf-8")
-        with httpx.stream("GET", self._source, timeout=FETCH_TIMEOUT_S, follow_redirects=False) as answer:
-            answer.raise_for_status()
-            text = b""
-            for part in answer.iter_bytes():
-                text += part
-                if len(text) > LARGEST_JWKS:
-                    raise ValueError(f"the answer is longer than {LARGEST_JWKS} bytes")
-        return text.decode()
+        return asyncio.run(self._fetch()).decode()
+
+    async def _fetch(self) -> bytes:
+        """Return the answer of the issuer, whole within `FETCH_TIMEOUT_S`: whoever waits for one that comes byte by byte
+        follows no revoked key meanwhile.
+        """
+        text = b""
+        try:
+            async with (
+                asyncio.timeout(FETCH_TIMEOUT_S),
+                httpx.AsyncClient(timeout=FETCH_TIMEOUT_S) as client,
+                client.stream("GET", self._source, follow_redirects=False) as answer,
+            ):
+                answer.raise_for_status()
+                async for part in answer.aiter_bytes():
+                    text += part
+                    if len(text) > LARGEST_JWKS:
+                        raise ValueError(f"the answer is longer than {LARGEST_JWKS} bytes")
+        except TimeoutError:
+            raise TimeoutError(f"no whole answer came within {FETCH_TIMEOUT_S:g} s") from None
+        return text
+
+    def _known(self, read: object) -> dict[str, PyJWK]:
+        """Return the usable keys of a JWK set by their ids; one of another kind does not hide the others. Raises
+        ValueError.
+        """
+        own = read.get("keys") if isinstance(read, dict) else None
+        if not isinstance(own, list):
+            raise ValueError("they are no JSON object with a list 'keys'")  # noqa: TRY004
+        known = {}
+        for one in own:
+            if not isinstance(one, dict) or not isinstance(one.get("kid"), str):
+                continue
+            try:
+                key = self._jwt.PyJWK.from_dict(one)
+            except (self._jwt.PyJWTError, ValueError, TypeError, NotImplementedError):
+                continue
+            if key.algorithm_name in ALGORITHMS:
+                known[one["kid"]] = key
+        if not known:
+            raise ValueError(f"none of them has a 'kid' and is of {' or '.join(ALGORITHMS)}")
+        return known
 
     def key(self, token: bytes) -> ApiKey | None:
         """Return the holder of a token as a key that expires with it; None if the holder has no role here. Raises
@@ -134,12 +166,13 @@ class CompanyLogin:
         role = self._role(claims)
         if role is None:
             return None
-        name = str(claims.get("preferred_username") or claims["sub"])[:LONGEST_NAME]
+        subject, chosen = _printable(claims["sub"]), claims.get("preferred_username")
+        name = _printable(chosen) if isinstance(chosen, str) and chosen else subject
         try:
             until = datetime.fromtimestamp(float(claims["exp"]) + LEEWAY_S, UTC)
         except (OverflowError, ValueError, OSError):  # further off than a clock can tell
             raise InvalidKey from None
-        return ApiKey(f"oidc {claims['sub']}"[:LONGEST_NAME], f"{name} (login)", role, datetime.now(UTC), until)
+        return ApiKey(f"oidc {subject}"[:LONGEST_NAME], f"{name} (login)", role, datetime.now(UTC), until)
 
     def _role(self, claims: Mapping[str, Any]) -> Role | None:
         """Return the most powerful role that the token's claim names; None without one."""
@@ -149,3 +182,10 @@ class CompanyLogin:
         names = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         found = [self._roles[name] for name in names if isinstance(name, str) and name in self._roles]
         return max(found, key=list(Role).index, default=None)
+
+
+def _printable(name: str) -> str:
+    """Return a holder's name as logs and the console can show it: their provider may let them choose it."""
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name[:LONGEST_NAME]
+    )

@@ -1,7 +1,10 @@
 """Tokens of a company's login: own issuer with own keys, offline. What is no valid token of it opens nothing."""
 
 import base64
+import contextlib
 import json
+import socket
+import threading
 import time
 
 import jwt
@@ -11,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from pydantic import ValidationError
 from starlette.testclient import TestClient
 
+from service.http import company_login
 from service.http.app import create_app
 from service.http.company_login import CompanyLogin
 from service.requests.problems import NotReady
@@ -149,6 +153,66 @@ def test_a_rotation_of_keys_is_followed(login, settings, monkeypatch):
     with pytest.raises(NotReady, match="cannot be read"):
         login.load()
     assert login.key(token("rsa-2", new, "RS256").encode()) is not None, "the former keys stay"
+
+
+ODD_KEYS = [
+    "[]", "null", "[" * 50_000, '{"keys": "rsa"}', '{"keys": {"kid": "rsa"}}', '{"keys": []}',
+    '{"keys": [1, {"kid": ["rsa"]}, {"kid": "none", "kty": "RSA", "alg": "none"}, {"kid": "oct", "kty": "oct", "k": "AAAA"}]}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ODD_KEYS, ids=range(len(ODD_KEYS)))
+def test_what_is_no_set_of_keys_is_refused_in_words(login, settings, text):
+    (settings.workspace.parent / "jwks.json").write_text(text)
+    with pytest.raises(NotReady, match=r"The keys of the issuer cannot be read from .*jwks\.json"):
+        login.load()
+    assert login.key(token().encode()) is not None, "the former keys stay"
+
+
+def test_an_odd_key_does_not_hide_the_others(login, settings):
+    own = json.loads(jwks(**KEYS))
+    own["keys"] += json.loads(ODD_KEYS[-1])["keys"] + [own["keys"][0] | {"kid": "list", "alg": "none"}]
+    (settings.workspace.parent / "jwks.json").write_text(json.dumps(own))
+    login.load()
+    assert login.key(token("ec").encode()) is not None
+
+
+def test_keys_that_come_byte_by_byte_are_not_waited_for(settings, monkeypatch):
+    """Each byte comes in time, the whole answer does not."""
+    monkeypatch.setattr(company_login, "FETCH_TIMEOUT_S", 0.2)
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip():
+            with contextlib.suppress(OSError):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nx-long: ")
+                    while not ended.wait(0.02):
+                        connection.sendall(b"x")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/keys"
+        try:
+            with pytest.raises(NotReady, match=r"no whole answer came within 0\.2 s"):
+                CompanyLogin(settings.model_copy(update={"oidc_jwks": url})).load()
+        finally:
+            ended.set()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("claims", "name"),
+    [
+        ({"preferred_username": "a\nb\x1b[31m\u202e"}, "a\ufffdb\ufffd[31m\ufffd"), ({"preferred_username": "\ud800"}, "\ufffd"),
+        ({"sub": "\ud800"}, "\ufffd"), ({"preferred_username": ["ana"]}, "u-17"), ({"preferred_username": ""}, "u-17"),
+    ],
+)  # fmt: skip
+def test_names_of_holders_can_be_shown(login, claims, name):
+    key = login.key(token(**claims).encode())
+    assert key.name == f"{name} (login)"
+    assert key.id.isprintable()
 
 
 def test_tokens_stand_beside_api_keys(settings):
