@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -140,9 +141,9 @@ def _table(network: Network, name: str) -> Floats:
     """Return p(x | parents), with one axis per parent and a last one for the variable, whose entries sum to one."""
     own, above = network.values[name], network.parents[name]
     table = network.tables.get(name, {})
-    n_contexts = int(np.prod([len(network.values[parent]) for parent in above], dtype=np.float64))
+    n_contexts = math.prod(len(network.values[parent]) for parent in above)
     if n_contexts * len(own) > MOST_CELLS:
-        raise InvalidNetwork(name, f"has a table of {n_contexts * len(own):,} probabilities, more than {MOST_CELLS:,}")
+        raise InvalidNetwork(name, f"has a table of more than {MOST_CELLS:,} probabilities")
     contexts = list(itertools.product(*(network.values[parent] for parent in above)))
     if () in table and above:  # a whole table
         numbers = table[()]

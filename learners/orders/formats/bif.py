@@ -5,7 +5,6 @@ with the noise's standard deviation last.
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Mapping
 
@@ -21,8 +20,9 @@ from learners.orders.formats.network_tables import (
     unique_network_identifiers,
 )
 
-# Comments, text in quotes, words (which numbers are, too), and single marks; comments have no group.
-_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|("[^"]*"|[^\s{}()\[\]|,;"]+|[{}()\[\]|,;])', re.S)
+# Comments, a comment without an end, text in quotes, words (which numbers are, too), and single marks; comments have no
+# group.
+_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|(/\*.*|"[^"]*"|[^\s{}()\[\]|,;"]+|[{}()\[\]|,;])', re.S)
 # Properties of a continuous variable.
 INTERCEPT, COEFFICIENTS, DEVIATION = "intercept", "coefficients", "deviation"
 # The place of a row for all values of the parents that have none: no value, for it has a mark.
@@ -38,6 +38,9 @@ class _Tokens:
         self.text, self.where = text, where
         self._found = [token for token in _TOKEN.findall(text) if token]
         self._at = 0
+        if self._found and self._found[-1].startswith("/*"):
+            self._at = len(self._found)
+            raise self.error("the comment does not end")
 
     def error(self, reason: str) -> NetworkFileError:
         last = max(min(self._at, len(self._found)) - 1, 0)
@@ -117,8 +120,10 @@ def parse_bif(text: str, where: str = "the text") -> Network:
                 )
             if (DEFAULT,) in table:
                 row = table.pop((DEFAULT,))
-                if (n_rows := math.prod(len(values[name]) for name in own)) > MOST_ROWS:
-                    raise tokens.error(f"'default' stands for {n_rows:,} rows, more than {MOST_ROWS:,}")
+                n_rows = 1
+                for name in own:
+                    if (n_rows := n_rows * len(values[name])) > MOST_ROWS:
+                        raise tokens.error(f"'default' stands for more than {MOST_ROWS:,} rows")
                 table = dict.fromkeys(itertools.product(*(values[name] for name in own)), row) | table
             if own and () in table:
                 table[()] = _own_fastest(table[()], len(values[child]))

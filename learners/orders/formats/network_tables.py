@@ -57,8 +57,12 @@ def replace_network_names(network: Network) -> tuple[Network, dict[str, str]]:
 
 def parse_network_name_comments(text: str, mark: str) -> dict[str, tuple[str, int]]:
     """Return the name comments of a text, with their lines; `mark` begins a comment."""
-    comments = re.finditer(_MEANING % mark, text, re.M | re.ASCII)
-    return {match[1]: (match[2], text.count("\n", 0, match.start()) + 1) for match in comments}
+    comments: dict[str, tuple[str, int]] = {}
+    line, counted = 1, 0
+    for match in re.finditer(_MEANING % mark, text, re.M | re.ASCII):
+        line, counted = line + text.count("\n", counted, match.start()), match.start()
+        comments[match[1]] = match[2], line
+    return comments
 
 
 def restore_network_names(network: Network, meanings: Mapping[str, tuple[str, int]], where: str) -> Network:

@@ -18,6 +18,7 @@ from learners.orders.formats.network_tables import (
 )
 
 MOST_DEEP, MOST_ELEMENTS = 32, 1 << 20  # a million elements take some 400 MB
+MOST_PROBABILITIES = 1 << 20  # of a deterministic node, whose text is much shorter than its table
 
 
 @dataclass(slots=True)
@@ -226,8 +227,11 @@ def _row(node: Element, values: tuple[str, ...], where: str) -> tuple[float, ...
         return xml_element_numbers(node.only("probabilities", where), where)
     element = node.only("resultingstates", where)
     states = element.text.split()
-    if unknown := [state for state in states if state not in values]:
+    known = set(values)
+    if unknown := [state for state in states if state not in known]:
         raise NetworkFileError(where, element.line, f"{unknown[0]!r} is not a state of the node")
+    if len(states) * len(values) > MOST_PROBABILITIES:
+        raise NetworkFileError(where, element.line, f"its table has more than {MOST_PROBABILITIES:,} probabilities")
     return tuple(float(state == value) for state in states for value in values)
 
 

@@ -93,6 +93,19 @@ def test_a_whole_table_has_the_values_of_its_variable_slowest():
     assert parse_bif(text).probabilities("light-on") == [0.6, 0.4, 0.05, 0.95, 0.3, 0.7]
 
 
+def test_hostile_texts_are_refused_at_once():
+    """In time that grows with the text: quadratic, each of them would take minutes."""
+    small = "variable x { type discrete [ 2 ] { a, b }; }\n"
+    with pytest.raises(NetworkFileError, match="it, line 2: the comment does not end"):
+        parse_bif(small + "/* " * 300_000, "it")
+    with pytest.raises(NetworkFileError, match="it, line 199999: its JSON must hold a name"):
+        parse_bif("\n" + "// means y: []\n" * 199_998 + "// means x: []\n" + small, "it")
+    parents = " ".join(f"p{i}" for i in range(20_000))
+    every = "".join(f"variable p{i} {{ type discrete [ 2 ] {{ a, b }}; }}\n" for i in range(20_000))
+    with pytest.raises(NetworkFileError, match="'default' stands for more than 1,048,576 rows"):
+        parse_bif(f"{small}{every}probability ( x | {parents} ) {{ default 0.5, 0.5; }}", "it")
+
+
 def test_a_large_table_is_read():
     rows = {(str(a), str(b)): (0.25,) * 4 for a in range(250) for b in range(250)}
     numbers = tuple(map(str, range(250)))

@@ -15,8 +15,8 @@ from learners.orders.formats.network_files import (
     parse_network,
     read_network,
 )
-from learners.orders.formats.network_tables import Network, NetworkFileError, replace_network_names
-from learners.registry.discrete_networks import network_model
+from learners.orders.formats.network_tables import InvalidNetwork, Network, NetworkFileError, replace_network_names
+from learners.registry.discrete_networks import _table, network_model
 from tests.support.orders import ASIA, some_networks, table_cells
 
 PUBLISHED = Path(__file__).parent.parent.parent / "published" / "networks"
@@ -154,6 +154,19 @@ def test_files_beyond_the_bound_or_unreadable_are_refused(tmp_path, monkeypatch)
         read_network(tmp_path / "bytes.bif")
     with pytest.raises(NetworkFileError, match=re.escape(f"{tmp_path / 'no.bif'}, line 1: it cannot be read")):
         read_network(tmp_path / "no.bif")
+
+
+def test_a_table_that_is_much_longer_than_its_text_is_refused(monkeypatch):
+    monkeypatch.setattr("learners.orders.formats.xml.MOST_PROBABILITIES", 5)
+    with pytest.raises(NetworkFileError, match="line 5: its table has more than 5 probabilities"):
+        parse_network(XDSL.encode(), "it")
+    n = 20_000
+    values = {f"p{i}": ("a", "b") for i in range(n)}
+    network = Network(
+        values | {"x": ("a", "b")}, dict.fromkeys(values, ()) | {"x": tuple(values)}, {"x": {(): (0.5, 0.5)}}
+    )
+    with pytest.raises(InvalidNetwork, match="Variable 'x' of the network has a table of more than 1,048,576 prob"):
+        _table(network, "x")
 
 
 def test_formats_are_chosen_by_name_or_ending():
