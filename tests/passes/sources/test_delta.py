@@ -1,7 +1,10 @@
 """Delta Lake: the rows of a snapshot and no others, as delta-rs tells them."""
 
 import datetime
+import json
+import shutil
 import sys
+from urllib.parse import unquote
 
 import fsspec
 import pyarrow as pa
@@ -129,6 +132,29 @@ def test_deleted_rows_are_left_out(written, deleted):
     assert found.files[0].content.bounds("x y") is None
 
 
+@pytest.mark.parametrize("named", ["{}", "./{}", "sub/./{}", "with space/{}", "f\u00fcr/{}", "f%C3%BCr/{}"])
+def test_deleted_rows_are_left_out_however_the_log_writes_the_file(written, named):
+    """Some writers do not percent-encode names; the library returns them as URLs."""
+    written.delete("c.parquet", [3, 5])
+    folder = written.root / unquote(named.format(""))
+    folder.mkdir(exist_ok=True)
+    if folder.resolve() != written.root.resolve():
+        shutil.copy(written.root / "c.parquet", folder)
+    for log in (written.root / "_delta_log").iterdir():
+        log.write_text(
+            log.read_text().replace('"c.parquet"', json.dumps(named.format("c.parquet"), ensure_ascii=False))
+        )
+    assert Source.open(written.root).n_rows == 268
+
+
+def test_deleted_rows_of_an_unknown_file_are_refused(written):
+    written.delete("c.parquet", [3, 5])
+    for log in (written.root / "_delta_log").iterdir():
+        log.write_text(log.read_text().replace('"c.parquet"', '"b\\\\c.parquet"'))
+    with pytest.raises(SourceError, match=r"has deleted rows of a file that its log does not name \(b/c\.parquet\)"):
+        Source.open(written.root)
+
+
 def test_a_vector_in_another_store_is_found(written):
     written.delete("c.parquet", [3, 5])
     fsspec.filesystem("memory").put(str(written.root), "/lake/vectors", recursive=True)
@@ -141,7 +167,7 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path):
     with pytest.raises(SourceError, match="has no rows in version 0"):
         Source.open(table.root)
     table.append("a.parquet", pa.table({"x": [1]}))
-    for place in ("../b.parquet", "/etc/b.parquet", "file:///etc/b.parquet"):
+    for place in ("../b.parquet", "/etc/b.parquet", "file:///etc/b.parquet", "a%00.parquet"):
         table.commit({"add": table.adds["a.parquet"] | {"path": place}})
         with pytest.raises(SourceError, match="outside its folder"):
             Source.open(table.root)

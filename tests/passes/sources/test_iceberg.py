@@ -1,5 +1,6 @@
 """Iceberg: the rows of a snapshot and no others, as pyiceberg tells them."""
 
+import contextlib
 import datetime
 import json
 import shutil
@@ -184,3 +185,26 @@ def test_files_elsewhere_are_refused(table, tmp_path):
     metadata.write_text(json.dumps(told | {"location": "file:///elsewhere"}))
     with pytest.raises(SourceError, match="has a file outside its folder"):
         Source.open(metadata)
+
+
+def test_whatever_a_damaged_table_holds_is_refused_in_words(table, tmp_path):
+    """The decoders of the library raise errors of all kinds: TypeError, zlib.error."""
+    shutil.copytree(folder_of(table), tmp_path / "copy")
+    for path in (tmp_path / "copy" / "metadata").glob("snap-*.avro"):
+        content = path.read_bytes()
+        for damaged in (content.replace(b'"long"', b'"hong"'), content[:-40] + b"\xff" * 24 + content[-16:]):
+            path.write_bytes(damaged)
+            with contextlib.suppress(SourceError):  # one of an older snapshot is not read
+                Source.open(tmp_path / "copy")
+        path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(SourceError, match="cannot be read as an Iceberg table"):
+        Source.open(tmp_path / "copy")
+
+
+def test_a_manifest_is_not_read_beyond_its_end(table):
+    """Its text is longer than its bytes: the decoder in C read on, in the memory of the process."""
+    from learners.passes.sources.lake import iceberg_files
+
+    decoder = iceberg_files.avro_file.new_decoder(b"\x80\x01" + b"x" * 8)  # 64 bytes of text, of which 8 are there
+    with pytest.raises(EOFError):
+        decoder.read_utf8()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -250,11 +251,14 @@ def _files(table: Any, place: str, path: str, has_vectors: bool) -> tuple[LakeFi
     }
     files = []
     for index, name in enumerate(added["path"].to_pylist()):
-        if "://" in name or name.startswith("/") or ".." in PurePosixPath(unquote(name)).parts:
+        own_path = unquote(name)
+        if "://" in name or name.startswith("/") or ".." in PurePosixPath(own_path).parts or "\0" in own_path:
             raise SourceError(place, f"has a file outside its folder ({name}), as a shallow clone has. Copy the table.")
         values = {column: scalars[index] for column, scalars in partitions.items()}
-        own = (deleted[name],) if name in deleted else ()
-        files.append(LakeFile(f"{path}/{unquote(name)}", values, *own))
+        rows = deleted.pop(posixpath.normpath(own_path), None)
+        files.append(LakeFile(f"{path}/{own_path}", values, *(() if rows is None else (rows,))))
+    if deleted:  # or rows would be read that are deleted
+        raise SourceError(place, f"has deleted rows of a file that its log does not name ({min(deleted)[:200]}).")
     return tuple(sorted(files, key=lambda file: file.path))
 
 
@@ -264,11 +268,12 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _deleted_rows(table: Any) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-    """Return the positions of the deleted rows by file path in the log."""
+    """Return the positions of the deleted rows by the decoded path of the file; the library names files by URLs."""
     root = str(table.table_uri).rstrip("/") + "/"
     positions = {}
     for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
         for uri, live in zip(batch.column("filepath"), batch.column("selection_vector"), strict=True):
             is_live = np.asarray(live.values.to_numpy(zero_copy_only=False), bool)
-            positions[uri.as_py().removeprefix(root)] = np.flatnonzero(~is_live).astype(np.int64)
+            name = posixpath.normpath(unquote(uri.as_py().removeprefix(root)))
+            positions[name] = np.flatnonzero(~is_live).astype(np.int64)
     return positions

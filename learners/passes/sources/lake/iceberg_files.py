@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow.fs as pafs
+from pyiceberg.avro import file as avro_file
+from pyiceberg.avro.decoder import StreamingBinaryDecoder
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.serializers import FromInputFile
@@ -12,6 +14,9 @@ from pyiceberg.table import StaticTable
 
 from learners.errors import SourceError
 from learners.passes.sources.file_access import FileAccess
+
+# The decoder in C reads as many bytes as a manifest says, beyond the end of its memory; this one raises EOFError.
+avro_file.new_decoder = StreamingBinaryDecoder
 
 
 class TableFile(InputFile):
@@ -58,7 +63,7 @@ class TableFiles(FileIO):
     def path(self, location: str) -> str:
         """Return the path of a file on the file system. Raises SourceError if it is outside the table's folder."""
         rest = location.removeprefix(self.location + "/")
-        if rest == location or ".." in rest.split("/"):
+        if rest == location or ".." in rest.split("/") or "\0" in rest:
             raise SourceError(self.place, f"has a file outside its folder ({location}). Copy the table.")
         return f"{self.folder}/{rest}"
 
