@@ -4,10 +4,13 @@ The order makes a copy complete while servers and jobs run: a file is published 
 so every file that the copied database names existed when it was copied.
 """
 
+import errno
+import lzma
 import shutil
 import tarfile
+import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -137,8 +140,8 @@ def all_model_versions(control: Control) -> Iterator[ModelVersion]:
 def restore_workspace(source: Path, root: Path) -> Backup:
     """Create a workspace from a backup after checking every byte of it; an existing workspace is never touched.
 
-    Raises Conflict if the workspace exists and is not empty; CorruptFile if the backup is not whole, or names a file
-    that is not in it.
+    Raises Conflict if the workspace exists and is not empty; CorruptFile if the backup is not whole, names a file that is
+    not in it, or holds a link or file that its manifest does not name.
     """
     root = root.absolute()
     if root.exists() and any(root.iterdir()):
@@ -146,12 +149,19 @@ def restore_workspace(source: Path, root: Path) -> Backup:
     with draft_path_beside(root) as folder:
         _unpack(source, folder)
         manifest = read_manifest(folder / MANIFEST)
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder).as_posix()
+            if path.is_symlink() or not (path.is_dir() or name in manifest or name == MANIFEST):
+                raise CorruptFile(source, f"it holds {name!r}, which its manifest does not name. Remove that from it.")
         for name, sha256 in manifest.items():
             if Path(name).is_absolute() or ".." in Path(name).parts:
                 raise CorruptFile(folder / MANIFEST, f"it names {name!r}. Use another backup.")
             verify_file_sha256(folder / name, sha256)
-        about = msgspec.json.decode((folder / ABOUT).read_bytes())
-        if about["has_control"]:
+        try:
+            about = msgspec.json.decode((folder / ABOUT).read_bytes(), type=Backup)
+        except (msgspec.DecodeError, OSError, RecursionError) as error:
+            raise CorruptFile(folder / ABOUT, f"{error}. Use another backup.") from error
+        if about.has_control:
             damages = control_integrity_errors(folder / "control.sqlite")
             if damages:
                 raise CorruptFile(folder / "control.sqlite", f"{damages[0]}. Use another backup.")
@@ -163,7 +173,7 @@ def restore_workspace(source: Path, root: Path) -> Backup:
             path.chmod(0o600)
         publish_draft_folder(folder, root)
     Layout(root).create()
-    return Backup(**{name: about[name] for name in Backup.__dataclass_fields__} | {"path": str(root)})
+    return replace(about, path=str(root))
 
 
 def _check_named(folder: Path, manifest: dict[str, str]) -> None:
@@ -181,7 +191,7 @@ def _unpack(source: Path, folder: Path) -> None:
         raise InvalidRequest(f"No backup found at {source}.", path=str(source))
     if source.is_dir():
         try:
-            shutil.copytree(source, folder)
+            shutil.copytree(source, folder, symlinks=True)  # or a link would bring in what it leads to
         except shutil.Error as error:  # it holds what copying the files has raised
             path, _, reason = error.args[0][0]
             raise Unwritable(folder, f"{path} cannot be copied: {reason}. Free the disk, then try again.") from error
@@ -190,5 +200,10 @@ def _unpack(source: Path, folder: Path) -> None:
     try:
         with tarfile.open(source) as archive:
             archive.extractall(folder, filter="data")
-    except tarfile.TarError as error:
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
+        reason = str(error).partition(":\n")[0]  # without what each method of unpacking says
+        raise CorruptFile(source, f"{reason}. Use another backup.") from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            raise Unwritable(folder, f"{error.strerror}. Free the disk, then try again.") from error
         raise CorruptFile(source, f"{error}. Use another backup.") from error

@@ -1,12 +1,17 @@
 """Backup, restore and doctor, on the command line, beside a running server."""
 
+import bz2
+import contextlib
+import gzip
 import json
+import lzma
 import os
 import random
 import shutil
 import sqlite3
 import stat
 import subprocess
+import tarfile
 import threading
 import time
 
@@ -141,13 +146,45 @@ def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(copy, tmp_path
 )
 def test_a_backup_that_names_what_is_not_in_it_is_refused(copy, tmp_path, path, reason):
     """Whoever deleted such a model later would remove files outside of the workspace."""
-    with sqlite3.connect(copy / "control.sqlite") as connection:
+    with contextlib.closing(sqlite3.connect(copy / "control.sqlite")) as connection, connection:
         connection.execute("UPDATE model_versions SET duckdb_path = ? WHERE version = 1", (path,))
     lines = {name: sha256_of_file(copy / name) for name in read_manifest(copy / backup.MANIFEST)}
     (copy / backup.MANIFEST).write_text("".join(f"{sha256}  {name}\n" for name, sha256 in lines.items()))
     with pytest.raises(CorruptFile, match=reason):
         backup.restore_workspace(copy, tmp_path / "restored")
     assert not (tmp_path / "restored").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "link of a folder"])
+def test_a_backup_brings_in_nothing_that_its_manifest_does_not_name(copy, tmp_path, kind):
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "file").write_text("secret")
+    if kind == "file":
+        (copy / "models" / "more").write_text("unchecked")
+    else:
+        (copy / "models" / "more").symlink_to(tmp_path / "secret" / ("file" if kind == "link" else ""))
+    with pytest.raises(CorruptFile, match="copy is damaged: it holds 'models/more', which its manifest does not name"):
+        backup.restore_workspace(copy, tmp_path / "restored")
+    assert not (tmp_path / "restored").exists()
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "null", "x", '{"has_control": true}', "[" * 100_000])
+def test_a_backup_that_says_nothing_of_itself_is_refused(copy, tmp_path, text):
+    (copy / backup.ABOUT).write_text(text)
+    lines = {name: sha256_of_file(copy / name) for name in read_manifest(copy / backup.MANIFEST)}
+    (copy / backup.MANIFEST).write_text("".join(f"{sha256}  {name}\n" for name, sha256 in lines.items()))
+    with pytest.raises(CorruptFile, match=r"backup\.json is damaged"):
+        backup.restore_workspace(copy, tmp_path / "restored")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_an_archive_that_ends_early_is_refused(copy, tmp_path, pack):
+    with tarfile.open(tmp_path / "whole.tar", "w") as archive:
+        archive.add(copy, arcname=".")
+    packed = pack((tmp_path / "whole.tar").read_bytes())
+    (tmp_path / "short.tar").write_bytes(packed[: len(packed) - 1000])
+    with pytest.raises(CorruptFile, match=r"short\.tar is damaged: .*\. Use another backup\.$"):
+        backup.restore_workspace(tmp_path / "short.tar", tmp_path / "restored")
 
 
 def test_a_backup_overwrites_nothing_and_does_not_hide_damage(small, tmp_path):
