@@ -83,10 +83,13 @@ def _blocks(of_block: Callable[[int, int], T], n: int, threads: int) -> list[T]:
 
 
 def fit_term_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -> Floats:
-    """Fit the weights (f,) float64 that minimize the log loss, regularized towards a start (f,).
+    """Fit the weights (f,) float64, none negative, that minimize the log loss, regularized towards a start (f,).
 
     Minimises mean log loss + (10 / 2n) |w - start|², which is convex, by L-BFGS. `terms` (n, f, n_classes) float32 are
     what each weight multiplies. The result does not depend on the number of threads.
+
+    A row that leaves the counts of its own class makes that class look rarer for its values, so terms of a column of
+    noise with many values tell the class by a negative weight, of left-out rows only.
     """
     from scipy.optimize import minimize
 
@@ -108,7 +111,9 @@ def fit_term_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -
 
     # Its vectors are short: waking BLAS's threads for them takes longer than everything else.
     with _blas_libraries().limit(limits=1, user_api="blas"):
-        return np.asarray(minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x)
+        bounds = [(0.0, None)] * start.size
+        found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200})
+        return np.asarray(found.x)
 
 
 @cache

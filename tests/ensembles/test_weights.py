@@ -1,9 +1,11 @@
 """Selection, weights and temperature."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.optimize import approx_fprime
 
+from learners import Source, drive, encode, learner
 from learners.ensembles.weight_kernels import add_term_weight_gradient
 from learners.ensembles.weights import (
     LEAST_OF_CLASS,
@@ -48,6 +50,28 @@ def test_weights_find_what_tells_and_do_not_depend_on_threads():
 def test_few_rows_leave_the_weights_where_they_were():
     terms, rows = problem(4)
     assert fit_term_weights(terms, rows, np.ones(4), 1) == pytest.approx(np.ones(4), abs=0.4)
+
+
+def test_no_weight_turns_around_what_a_term_says():
+    terms, rows = problem()
+    against = np.arange(rows.y.size), 3, rows.y
+    terms[against] -= 1.0
+    weights = fit_term_weights(terms, rows, np.array([0.0, 0.0, 0.0, 1.0]), 1)
+    assert weights[3] == 0.0 and weights[0] == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_column_of_noise_with_many_values_says_nothing():
+    rng = np.random.default_rng(0)
+    y, other_y = rng.random((2, 6000)) < 0.43
+    names = rng.zipf(1.3, (2, 6000)) % 5000
+    table, other = (
+        pa.table({"id": pa.array(np.where(ids % 2, ids, 0).astype(str)), "class": y_.astype(str)})
+        for ids, y_ in zip(names, (y, other_y), strict=True)
+    )
+    model = drive(learner("eskdb", {}, "class"), Source.of_table(table))
+    p = model.predict_proba(encode(other, model.schema))[np.arange(6000), other_y.astype(int)]
+    shares = np.where(other_y, y.mean(), 1 - y.mean())
+    assert -np.log(p).mean() < -1.003 * np.log(shares).mean()
 
 
 def test_prefix_losses_are_as_defined():

@@ -205,7 +205,7 @@ def _weighed(ensemble: Floats, own: Floats, rows: Rows, threads: int) -> tuple[t
     terms = np.stack([ensemble, own], axis=1).astype(np.float32)
     losses = [mean_log_loss((1.0 - share) * ensemble + share * own, rows) for share in STARTS]
     start = STARTS[int(np.argmin(losses))]
-    fitted = np.maximum(fit_term_weights(terms, rows, np.array([1.0 - start, start]), threads), 0.0)
+    fitted = fit_term_weights(terms, rows, np.array([1.0 - start, start]), threads)
     share, weight = fitted.tolist()
     return (share, weight), share * ensemble + weight * own
 
