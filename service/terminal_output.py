@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
 
 from learners.errors import redact_uri_secrets
@@ -39,8 +41,23 @@ COMPILING = "[dim]compiling kernels, which happens once on a machine[/]"
 EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 LONGEST_WORD = 40  # that a table keeps whole
 
-out = Console()
-err = Console(stderr=True)
+# Controls of a terminal, and marks that change the direction of text; a table may hold them in names and values.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+class _Terminal(Console):
+    """Prints `\N{REPLACEMENT CHARACTER}` for controls in a text, so that no name of a column or file commands the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control is None and _CONTROLS.search(segment.text):
+                yield segment._replace(text=_CONTROLS.sub("\N{REPLACEMENT CHARACTER}", segment.text))
+            else:
+                yield segment
+
+
+out = _Terminal()
+err = _Terminal(stderr=True)
 
 
 def command_line_settings(workspace: Path | None = None, **options: Any) -> Settings:
