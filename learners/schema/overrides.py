@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal, cast
@@ -18,6 +17,8 @@ DROP, DROPPED = "drop", "dropped by request"
 SCREENED = "screened out"
 WEIGHT = "the weight of the rows"
 MOST_WEIGHT = 1 << 33  # of all rows: sums of losses in whole multiples of 2^-30 stay within 64 bits
+MOST_FACTOR = 2.0**1023  # by which weights are multiplied
+MOST_CUTS = 65_000  # codes have 16 bits
 ALL = "*"  # in place of a column's name: how the values of all columns are written
 
 
@@ -122,7 +123,7 @@ def _weight(where: str, entry: Mapping[str, object]) -> bool | float | tuple[tup
         return None
     if isinstance(weight, Mapping):
         return _weights_of_values(f"{where}.weight", weight)
-    if not isinstance(weight, int | float) or not math.isfinite(weight) or weight <= 0:
+    if not isinstance(weight, int | float) or not 0 < weight < MOST_FACTOR:
         raise InvalidParameter(
             f"{where}.weight",
             weight,
@@ -158,9 +159,20 @@ def _reading(column: str, entry: Mapping[str, object]) -> Reading | None:
 def _order(where: str, values: object) -> tuple[Value, ...] | None:
     if values is None:
         return None
-    if not isinstance(values, Sequence) or isinstance(values, str) or not values or len(set(values)) != len(values):
+    if not isinstance(values, Sequence) or isinstance(values, str) or not all(map(_is_value, values)):
+        raise InvalidParameter(where, values, "a list of texts, whole numbers of 64 bits, or true and false")
+    if len({type(value) for value in values}) > 1:
+        raise InvalidParameter(where, values, because="its values must have one type")
+    if not values or len(set(values)) != len(values):
         raise InvalidParameter(where, values, because="each value may appear once only")
     return tuple(values)
+
+
+def _is_value(value: object) -> bool:
+    """Return whether a nominal column can have this value: text, a whole number of 64 bits, or true or false."""
+    if isinstance(value, str):
+        return not any("\ud800" <= character <= "\udfff" for character in value)  # halves of characters
+    return isinstance(value, int) and -(2**63) <= value < 2**63
 
 
 def _cuts(where: str, cuts: object) -> tuple[float, ...] | None:
@@ -168,8 +180,10 @@ def _cuts(where: str, cuts: object) -> tuple[float, ...] | None:
         return None
     try:
         numbers = tuple(float(cut) for cut in cast("Iterable[float]", cuts))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidParameter(where, cuts, "finite numbers") from None
+    if len(numbers) > MOST_CUTS:
+        raise InvalidParameter(where, len(numbers), f"at most {MOST_CUTS:,} numbers")
     if not all(np.isfinite(numbers)) or any(a >= b for a, b in zip(numbers, numbers[1:], strict=False)):
         raise InvalidParameter(where, cuts, "finite numbers, strictly ascending")
     return numbers
