@@ -4,6 +4,7 @@ import datetime
 import json
 import shutil
 import sys
+from dataclasses import replace
 from urllib.parse import unquote
 
 import fsspec
@@ -13,6 +14,8 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from learners.errors import SourceError
+from learners.passes.sources.guarded_files import LOCAL
+from learners.passes.sources.lake.delta import delta_file_rewrites, read_delta_snapshot
 from learners.passes.sources.source import Source
 from tests.lake_tables import WrittenTable
 from tests.support.passes import rows_of
@@ -153,6 +156,25 @@ def test_deleted_rows_of_an_unknown_file_are_refused(written):
         log.write_text(log.read_text().replace('"c.parquet"', '"b\\\\c.parquet"'))
     with pytest.raises(SourceError, match=r"has deleted rows of a file that its log does not name \(b/c\.parquet\)"):
         Source.open(written.root)
+
+
+def test_a_log_nested_without_end_is_refused(written):
+    log = written.root / "_delta_log" / f"{written.version + 1:020}.json"
+    log.write_text('{"add": {"deletionVector": ' + "[" * 100_000)
+    with pytest.raises(SourceError, match="cannot be read as a Delta Lake table"):
+        Source.open(written.root)
+
+
+@pytest.mark.parametrize(
+    "line", ['{"x": ' + '{"a": ' * 50_000 + "1" + "}" * 50_001, '{"add": null}', '{"add": {}}', "[]", "{"]
+)
+def test_a_commit_that_is_not_understood_tells_no_rewrites(written, line):
+    """Rows are counted again then; `add: null` is how some writers say that there is none."""
+    old = read_delta_snapshot(LOCAL, str(written.root), str(written.root), None)
+    log = written.root / "_delta_log" / f"{written.version + 1:020}.json"
+    log.write_text(line)
+    new = replace(old, version=str(written.version + 1))
+    assert delta_file_rewrites(LOCAL, str(written.root), old, new) == []
 
 
 def test_a_vector_in_another_store_is_found(written):
