@@ -67,6 +67,9 @@ def setting(name: str, value: object) -> str:
     return f"--{name.replace('_', '-')} {shlex.quote(value if isinstance(value, str) else text)}"
 
 
+ALL_AT_ONCE = "All at once: "  # before the options that read all columns, each of which has a warning of its own
+
+
 def columns_setting(columns: Mapping[str, object]) -> str:
     """Return what sets these options of columns, ready to copy."""
     return setting("columns", dict(columns))

@@ -7,9 +7,10 @@ import json
 import math
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 
-from learners.errors import redact_uri_secrets
+from learners.errors import ALL_AT_ONCE, redact_uri_secrets
 from service.requests.json_values import JSONMapping, JSONObject
 from service.settings import Settings
 from service.startup import (
@@ -40,6 +41,7 @@ EXIT_FAILED = 1
 COMPILING = "[dim]compiling kernels, which happens once on a machine[/]"
 EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 LONGEST_WORD = 40  # that a table keeps whole
+PLAIN_LINE_S = 30.0  # between two lines of progress without a terminal
 
 # Controls of a terminal, and marks that change the direction of text; a table may hold them in names and values.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -158,8 +160,9 @@ def print_written_rows(output: str, facts: JSONMapping, started: float, as_json:
 
 
 def print_warning(message: str) -> None:
-    """Print a warning to standard error."""
-    err.print(f"[yellow]warning:[/] {escape_rich_markup(message)}", soft_wrap=True)  # so that it can be copied
+    """Print a warning to standard error; advice on options for all columns is no warning of its own."""
+    label = "" if message.startswith(ALL_AT_ONCE) else "[yellow]warning:[/] "
+    err.print(f"{label}{escape_rich_markup(message)}", soft_wrap=True)  # so that it can be copied
 
 
 def json_ready_value(value: Any) -> Any:
@@ -297,7 +300,7 @@ class CommandProcess:
 def terminal_progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], None]]:
     """Show a progress bar on standard error with step, amount done and time left; yields the report function.
 
-    It needs a terminal, and is not shown with --json.
+    Without a terminal, a plain line every half minute says how far it is. Nothing is shown with --json.
     """
     from learners.kernels.jit import notify_on_kernel_compilation
     from learners.passes.progress_bar import console_progress_bar, progress_amount_text
@@ -306,6 +309,7 @@ def terminal_progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], Non
     if CommandProcess.is_own:
         skip_pandas_import()
     bar = console_progress_bar(err, is_shown=is_shown and err.is_terminal)
+    latest = ["starting"]
 
     def tell() -> None:
         if CommandProcess.is_own:
@@ -313,16 +317,37 @@ def terminal_progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], Non
         if is_shown:
             err.print(COMPILING)
 
-    with notify_on_kernel_compilation(tell), bar as progress:
+    lines = _plain_progress_lines(latest) if is_shown and not err.is_terminal else nullcontext()
+    with notify_on_kernel_compilation(tell), bar as progress, lines:
         task = progress.add_task("starting", total=None, amount="")
 
         def report(at: JSONObject) -> None:
             CommandProcess.loaded()
             n_done, n_total = at.get("rows_done", 0), at.get("rows_total") or None
             words = progress_amount_text(at.get("unit", "rows"), n_done, n_total, at.get("rows_per_s"))
+            latest[0] = f"{progress_text(at)}{words and f', {words}'}"
             progress.update(task, description=progress_text(at), completed=n_done, total=n_total, amount=words)
 
         yield report
+
+
+@contextmanager
+def _plain_progress_lines(latest: Sequence[str]) -> Iterator[None]:
+    """Print the last of the reports every `PLAIN_LINE_S` seconds, also while none arrives."""
+    started, is_done = time.perf_counter(), threading.Event()
+
+    def print_lines() -> None:
+        while not is_done.wait(PLAIN_LINE_S):
+            seconds = time.perf_counter() - started
+            err.print(f"after {seconds:,.0f} s: {escape_rich_markup(latest[-1])}", soft_wrap=True, highlight=False)
+
+    printing = threading.Thread(target=print_lines, name="progress lines", daemon=True)
+    printing.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        printing.join()
 
 
 def progress_text(progress: JSONMapping) -> str:

@@ -65,7 +65,7 @@ class DiscretisedColumns:
         source = Source.of_table(table.append_column(target, pa.array(y, pa.int64())))
         self.schema = infer_schema(source, target, threads=1)
         if not self.schema.n_attributes:
-            raise SchemaError("No column is left to learn from: no cut point tells the classes apart.")
+            raise SchemaError("No column is left to learn from: none predicts the class on its own.")
 
     def numbers_of(self, table: pa.Table) -> Floats:
         """Return the codes, (n_rows, n_attributes)."""

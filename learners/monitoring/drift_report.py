@@ -56,13 +56,14 @@ def drift_causes(
     moved = [one for one in alarms if one.kind == "family"]
     swapped = _swapped(window, reference, moved, alarms)
     named = {column for cause in swapped for column in cause.columns}
+    times = {attribute.name for attribute in window.watched.schema.attributes if attribute.is_time}
     quality = sorted(
         (one for one in alarms if one.kind in QUALITY and one.kind not in TAILS and one.column not in named),
         key=lambda one: -abs(one.effect),
     )
     # A tail is part of a column's values: it is told only where the column's own test does not tell more.
     in_tails = [one for one in alarms if one.kind in TAILS and one.column not in {other.column for other in moved}]
-    causes = [*swapped, *(_of_quality(one) for one in quality)]
+    causes = [*swapped, *(_of_quality(one, one.column in times) for one in quality)]
     repeats = [one for one in alarms if one.kind == "repeats"]
     repeating = [Cause("repeats", (), one.effect, "points", _REPEATS.format(one.effect / 100)) for one in repeats]
     if not causes and not moved:  # else codes repeat because a column has lost its variety
@@ -82,11 +83,16 @@ def drift_causes(
     ]
     causes += [cause for cause in repeating if cause not in causes]
     causes += [
-        _of_quality(one) for one in sorted(in_tails, key=lambda one: -abs(one.effect)) if one.column not in named
+        _of_quality(one, one.column in times)
+        for one in sorted(in_tails, key=lambda one: -abs(one.effect))
+        if one.column not in named
     ]
     for one in alarms:
-        if one.kind in ("confidence", "surprise"):
-            causes.append(Cause(one.kind, (), one.effect, "nats", _OTHERS[one.kind]))
+        if one.kind == "confidence":
+            words = "predicted classes and their confidence have changed"
+            causes.append(Cause(one.kind, (), one.effect, "nats", words))
+        elif one.kind == "surprise":
+            causes.append(Cause(one.kind, (), one.effect, "nats", _surprise_words(window, reference)))
     return causes
 
 
@@ -99,10 +105,6 @@ def _most_changed_class(window: ServedCounts, mix: Mapping[str, Sequence[float]]
 
 GOES_ON = 90.0  # points of rows outside the range of training, beyond which a column seems to grow with time
 _REPEATS = "rows repeat: on average, a row as the model encodes it has {:,.1f} more copies than in the reference"
-_OTHERS = {
-    "confidence": "predicted classes and their confidence have changed",
-    "surprise": "rows have become more or less probable under the model",
-}
 _WORDS = {
     "absent": "is absent",
     "missing": "is missing",
@@ -114,15 +116,26 @@ _WORDS = {
 }
 
 
-def _of_quality(one: Finding) -> Cause:
+def _surprise_words(window: ServedCounts, reference: Reference) -> str:
+    """Describe whether the model finds the rows rarer or more common than the reference."""
+    assert reference.served is not None, "else the test has not run"
+    after, before = (estimated_prediction_metrics(each)["surprise_nats"] for each in (window, reference.served))
+    if after is None or before is None or f"{after:.3g}" == f"{before:.3g}":
+        return "the model gives whole rows other probabilities than in the reference"
+    rarer = "rarer" if after > before else "more common"
+    return f"the model finds whole rows {rarer}: surprise {after:.3g} nats per row, {before:.3g} in the reference"
+
+
+def _of_quality(one: Finding, is_time: bool) -> Cause:
     more = "more" if one.effect > 0 else "fewer"
     words = f"{one.column} {_WORDS[one.kind]} in {more} rows ({points_text(one.effect)} percentage points)"
     if one.kind == "out_of_range" and one.effect > 0:
-        words += (
-            ": a number that only grows, or another unit"
-            if one.effect > GOES_ON
-            else ": another unit, or a broken sensor"
-        )
+        if is_time:
+            words = words.replace("numbers", "times") + ": these are other days than those of training, or wrong times"
+        elif one.effect > GOES_ON:
+            words += ": the number grows with time, or has another unit"
+        else:
+            words += ": another unit, or a broken sensor"
     return Cause(one.kind, (str(one.column),), one.effect, "points", words)
 
 

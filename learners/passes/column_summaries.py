@@ -30,10 +30,9 @@ from learners.schema.discretise import (
 )
 from learners.schema.encoding.encode import numeric_column_as_floats
 from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, declared_column_reading
-from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
+from learners.schema.schema import FEW_CLASSES, NO_CUT, Attribute, LeftOut, Schema, Value
 from learners.schema.schema_inference import (
     NEARLY_CONSTANT,
-    NO_CUT,
     Column,
     column_kind_by_type,
     fractional_states_error,

@@ -171,6 +171,12 @@ def _key(*content: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(content).encode(), digest_size=8).digest(), "little")
 
 
+NO_CUT = "its values do not predict the class on their own"
+STORED_NO_CUT = (
+    "no cut point tells the classes apart"  # in the models of release 0.2.0, and in the keys of stored counts
+)
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """A column that the model does not use, with the reason."""
@@ -325,7 +331,11 @@ class Schema:
             )
             for entry in document.pop("attributes")
         )
-        left_out = tuple(LeftOut(**entry) for entry in document.pop("left_out"))
+        words = {STORED_NO_CUT: NO_CUT}
+        left_out = tuple(
+            LeftOut(**entry | {"reason": words.get(entry["reason"], entry["reason"])})
+            for entry in document.pop("left_out")
+        )
         dialect = Dialect(**document.pop("dialect")) if "dialect" in document else None
         classes = tuple(document.pop("classes"))
         if "class_reading" in document:
@@ -336,7 +346,10 @@ class Schema:
     def fingerprint(self) -> str:
         """SHA-256 of the meaning of the codes, used in the keys of stored statistics."""
         plain = tuple(replace(attribute, quantiles=(), reading=None) for attribute in self.attributes)
-        left_out = tuple(replace(entry, goes_on=False) for entry in self.left_out)
+        words = {NO_CUT: STORED_NO_CUT}
+        left_out = tuple(
+            replace(entry, goes_on=False, reason=words.get(entry.reason, entry.reason)) for entry in self.left_out
+        )
         bare = replace(self, attributes=plain, left_out=left_out, dialect=None, null_class=None, class_reading=None)
         return hashlib.sha256(bare.to_json().encode()).hexdigest()
 

@@ -24,10 +24,9 @@ from learners.schema.overrides import (
     declared_column_reading,
     declared_dialect,
 )
-from learners.schema.schema import Attribute, LeftOut, Schema, Value
+from learners.schema.schema import NO_CUT, Attribute, LeftOut, Schema, Value
 from learners.schema.times_and_durations import clock_kind_and_ticks
 
-NO_CUT = "no cut point tells the classes apart"
 NEARLY_CONSTANT = "nearly constant: its other values are too few for an interval of their own"
 IDENTIFIER_SHARE = 0.9
 SMALL_TABLE = 20

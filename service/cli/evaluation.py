@@ -295,7 +295,7 @@ def rows_read_summary(passes: list[JSONObject], *, is_update: bool = False) -> s
     most = max(passes, key=lambda account: account["n_rows_read"])
     n_read, knowing = most["n_rows_read"], [account for account in passes if account["n_rows_reused"]]
     if not knowing:
-        why = ": no stored counts fit this training. It has stored its own for the next --update"
+        why = ", since no earlier training has stored counts that fit; the next --update can use the counts of this one"
         return f"read all {n_read:,} rows{why}" if is_update else f"read {n_read:,} rows"
     known = max(account["n_rows_reused"] for account in knowing)
     if most["n_rows_reused"]:

@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from learners.passes.row_rules import row_weight_rule
-from learners.schema.schema_inference import NO_CUT
+from learners.schema.schema import NO_CUT
 from learners.wording import count_with_noun
 from service import product
 from service.cli.ask import parse_option
@@ -187,8 +187,10 @@ def train_command(
     print_json_and_exit(version, json_output)
     seconds = time.perf_counter() - started
     rows = "rows" if row_weight_rule(request.columns) is None else "rows (sum of weights)"
+    learning = version.metrics.get("train_s")
+    alone = "" if learning is None else f", {learning:.2f} s of it for training alone"
     out.print(
-        f"[bold]{version.name}@{version.version}[/]: {version.learner} from {version.n_rows:,} {rows} in {seconds:.2f} s"
+        f"[bold]{version.name}@{version.version}[/]: {version.learner} from {version.n_rows:,} {rows} in {seconds:.2f} s{alone}"
     )
     if networks is not None:
         out.print(f"{networks.name}@{networks.version}, the networks alone, answered until the trees were learned")
@@ -432,7 +434,7 @@ def schema_command(
         out.print(f"[yellow]left out[/] {escape_rich_markup(column.name)}: {escape_rich_markup(str(column.reason))}")
     if any(column.reason == NO_CUT for column in schema.left_out):
         out.print(
-            "auto, eskdb and xgboost learn columns without a cut point, too; nb, tan, kdb and skdb do not.",
+            "auto, eskdb and xgboost learn these columns, too, since they may predict the class together with others; nb, tan, kdb and skdb do not.",
             soft_wrap=True,
         )
 

@@ -86,6 +86,10 @@ def test_a_date_at_which_a_column_is_cut_off_is_a_date():
     assert len(words) == 1 and re.match(r"size never goes above 2026-0[12]-\d\d(T[\d:.]+)? any more", words[0]), found[
         "causes"
     ]
+    found = report(watched, scored, timed(replaced(late, "size", pa.array(late["size"].to_numpy() + 100))))
+    words = [cause["words"] for cause in found["causes"] if cause["kind"] == "out_of_range"]
+    assert len(words) == 1 and words[0].startswith("size has times outside the range of training in more rows (+")
+    assert words[0].endswith(": these are other days than those of training, or wrong times")
     found = report(watched, scored, timed(replaced(late, "size", pa.array(np.maximum(late["size"].to_numpy(), 0.9)))))
     first = found["causes"][0]
     assert (first["kind"], first["columns"]) != ("clipped", ["size"]) and "size" in first["words"], (
@@ -101,7 +105,7 @@ def test_a_column_that_only_goes_on_is_no_broken_sensor(watched, scored):
             "causes"
         ][0]["words"]
 
-    assert words_of(lambda sizes: sizes > -np.inf).endswith(": a number that only grows, or another unit")
+    assert words_of(lambda sizes: sizes > -np.inf).endswith(": the number grows with time, or has another unit")
     assert words_of(lambda sizes: sizes > 0).endswith(": another unit, or a broken sensor")
 
 

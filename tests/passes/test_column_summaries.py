@@ -136,7 +136,7 @@ def test_useless_columns_are_left_out_by_name_with_the_reason():
     for name, kind in kinds.items():
         assert kind in reasons[name] and "not supported; flatten or convert it" in reasons.pop(name)
     assert reasons == {
-        "noise": "no cut point tells the classes apart",
+        "noise": "its values do not predict the class on their own",
         "key": "nearly unique (400 different values in 400 rows): an identifier",
         **dict.fromkeys(("one word", "one number"), "one value only"),
         **dict.fromkeys(("nothing", "no text", "no numbers"), "every value is missing"),

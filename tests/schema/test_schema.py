@@ -1,11 +1,14 @@
 """Schemas: codes of every kind of value, their words, and their way through JSON."""
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.schema import Attribute, LeftOut, Schema
+from learners.schema.schema import NO_CUT, STORED_NO_CUT
 from tests import strategies
 
 values = st.one_of(
@@ -69,3 +72,11 @@ def test_intervals_have_different_names():
     day = Attribute("t", "numeric", cuts=(86_400.0, 90_000.5), arrow_type="timestamp[us]")
     assert day.labels()[1] == "(1970-01-02, 1970-01-02T01:00:00.500000]"
     assert day.number_in_words(1e300) == 1e300
+
+
+def test_a_reason_that_a_release_stored_reads_as_today_and_keeps_the_keys_of_stored_counts():
+    today = Schema((), "y", ("a", "b"), left_out=(LeftOut("x", NO_CUT),))
+    released = today.to_json().replace(NO_CUT, STORED_NO_CUT)
+    assert Schema.from_json(released) == today
+    # What release 0.2.0 gave, under which its statistics are stored.
+    assert today.fingerprint == hashlib.sha256(released.encode()).hexdigest()

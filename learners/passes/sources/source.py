@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.errors import SourceError, UnknownColumn, columns_setting
+from learners.errors import ALL_AT_ONCE, SourceError, UnknownColumn, columns_setting
 from learners.kernels.arrays import Integers, Mask
 from learners.passes.sources.file_access import ANYWHERE, FileAccess, Look
 from learners.passes.sources.file_formats import PARQUET
@@ -355,7 +355,7 @@ class Source:
             return []
         unsure = dict.fromkeys(name for hint in hints if hint.is_unsure for name in hint.columns)
         check = f" Check {', '.join(map(repr, unsure))}, which can be read in two ways." if unsure else ""
-        return [f"All at once: {columns_setting(offered)}.{check}"]
+        return [f"{ALL_AT_ONCE}{columns_setting(offered)}.{check}"]
 
     def only(self, files: Collection[int]) -> Source:
         """Select the files at these positions."""

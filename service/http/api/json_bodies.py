@@ -105,7 +105,7 @@ def _object_of_distinct_names(members: list[tuple[str, Any]]) -> dict[str, Any]:
     whole = dict(members)
     if len(whole) < len(members):
         twice = Counter(name for name, _ in members).most_common(1)[0][0]
-        raise MalformedBody(f"An object of the body has two members {twice[:MOST_OF_NAME]!a}. Keep one of them.")
+        raise MalformedBody(f"The body names {twice[:MOST_OF_NAME]!a} twice in one object. Keep one of the two.")
     return whole
 
 

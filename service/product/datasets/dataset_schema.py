@@ -9,7 +9,7 @@ from learners.errors import SchemaError, UnknownColumn
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import collect
 from learners.passes.row_rules import apply_null_class_rule, apply_row_weight_rule
-from learners.passes.sources.csv.types import declared_text_types
+from learners.passes.sources.csv.types import declared_text_types, missing_value_hints
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
 from learners.schema import Schema
@@ -107,6 +107,10 @@ def infer_schema_of_files(
         error.args = (" ".join([str(error), *source.hints[:3], *source.all_settings(columns, error.columns)]),)
         raise
     for hint in [*source.hints, *source.all_settings(columns)]:
+        warn(hint)
+    hinted = {name for file in source.files for hint in file.hints.values() for name in hint.columns}
+    texts = [one for one in schema.attributes if one.name not in hinted]
+    for hint in missing_value_hints(texts, [file.path for file in source.files]):
         warn(hint)
     return schema
 

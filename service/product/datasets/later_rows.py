@@ -74,8 +74,8 @@ class KeptBack:
         if self.by != "random" or not self.column or self.later is None or self.random is None:
             return ""
         return (
-            f"log loss of the newest rows by {self.column!r}: {self.later:.3f}, of rows at random: {self.random:.3f}; estimated by naive Bayes "
-            "and kDB, trained on the older rows (--holdout-by time measures the model itself)"
+            f"naive Bayes and kDB, trained on older rows, have a log loss of {self.later:.3f} on the newest rows by {self.column!r} and of "
+            f"{self.random:.3f} on random ones; --holdout-by time measures this model on the newest rows"
         )
 
     def warnings(self) -> list[str]:

@@ -18,7 +18,7 @@ METRIC_WORDS = {
     "n_test_rows": "rows measured",
     "n_unknown_class_rows": "rows of unknown classes",
     "evaluated_on": "measured on",
-    "train_s": "seconds of training",
+    "train_s": "seconds of training alone",
     "rows_per_s": "rows per second",
 }
 ROWS_MEASURED = {

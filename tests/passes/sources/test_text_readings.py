@@ -1,6 +1,8 @@
 """Dirty columns of CSV: what is said of them, and the options that read them."""
 
+import re
 from datetime import UTC, date, datetime, time
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,7 +11,7 @@ import pytest
 from fewpass import NB, SumProductNetwork
 from learners import Source, encode, infer_schema
 from learners.errors import ColumnWarning, InvalidParameter, SourceError
-from learners.passes.sources.csv.types import declared_text_types, unused_csv_options
+from learners.passes.sources.csv.types import NULLS, declared_text_types, missing_value_hints, unused_csv_options
 from learners.schema import Schema
 
 MARKS = ["?", "-", ".", "None", "unknown", "(null)", "\\N", "NIL", "#DIV/0!"]
@@ -99,6 +101,29 @@ def test_forms_of_dates_are_told_and_read(texts, date_format, first, tmp_path):
     for name in ("x", "*"):
         source = Source.open(path, types=declared_text_types(None, {name: {"date_format": date_format}}))
         assert next(source.batches())["x"][0].as_py() == first and not source.hints
+
+
+def test_no_hint_counts_zero_values(tmp_path):
+    (hint,) = Source.open(written(tmp_path / "t.csv", ["31.12.2024", "30.11.2024"] * 10)).hints
+    assert "'x' holds texts such as '31.12.2024' (row 1), not dates or times. To read them all as dates" in hint
+
+
+def test_words_that_may_mean_missing_are_named_and_the_option_reads_them(tmp_path):
+    path = written(tmp_path / "t.csv", ["None", "ok", "NULL", "-"] * 10)
+    schema = infer_schema(Source.open(path), "y")
+    (hint,) = missing_value_hints(schema.attributes, [str(path)])
+    assert hint.startswith("'None', '-' in column 'x': this counts as a value, not as missing. If it means missing: ")
+    columns = {"x": {"missing": ["None", "-"]}}
+    assert hint.endswith(f"columns={columns}.")
+    read = infer_schema(Source.open(path, types=declared_text_types(None, columns)), "y", columns)
+    assert not missing_value_hints(read.attributes, [str(path)])
+    assert not missing_value_hints(schema.attributes, ["t.parquet"]), "where the option has no effect"
+
+
+def test_the_page_on_data_lists_the_words_for_missing():
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "data.md").read_text()
+    (listed,) = re.findall(r"Missing are empty values and (.*?)\. Other", page)
+    assert {"", *re.findall("`(.*?)`", listed)} == set(NULLS)
 
 
 def test_either_order_of_day_and_month_is_offered_and_no_day_is_moved(tmp_path):

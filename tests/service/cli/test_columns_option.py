@@ -263,6 +263,8 @@ def test_schema_offers_all_options_of_an_odd_file_at_once_and_train_takes_them(t
         "late": {"null_class": "drop"},
     }
     train = ("train", file, "-t", "late", "-n", "odd", "-l", "nb", "-w", tmp_path / "w")
+    shown = run("schema", file)
+    assert "All at once: --columns" in shown and "warning: All at once" not in shown, "advice is no warning"
     assert f"All at once: --columns '{offered}'" in refusal(*train), "train offers the same"
     with_class = json.dumps({"late": {"null_class": "drop"}})
     assert f"All at once: --columns '{offered}'" in run("schema", file, "-t", "late", "--columns", with_class)

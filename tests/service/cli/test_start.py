@@ -1,6 +1,7 @@
 """What commands load: a second of imports is a second that everybody waits."""
 
 import gc
+import io
 import os
 import subprocess
 import sys
@@ -9,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from service import startup, terminal_output
+from tests.processes import wait_for
 
 LEARNING = {"sklearn", "xgboost", "matplotlib", "dbos", "fastapi", "pyarrow.dataset", "pandas"}
 LEARNING |= {"scipy.special", "scipy.linalg", "yaml"}
@@ -92,6 +95,19 @@ def test_the_first_line_of_a_log_goes_to_standard_error():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
     assert "said" in done.stderr
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_without_a_terminal_plain_lines_say_how_far_it_is(is_shown, monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(terminal_output, "err", Console(file=stream))
+    monkeypatch.setattr(terminal_output, "PLAIN_LINE_S", 0.01)
+    with terminal_output.terminal_progress_bar(is_shown) as report:
+        report({"step": "learn", "stage": "counting pairs", "pass_number": 2, "n_passes": 3})
+        wait_for(lambda: not is_shown or "counting pairs" in stream.getvalue())
+    shown = stream.getvalue()
+    line = "after 0 s: learn, pass 2 of 3 (counting pairs)\n"
+    assert line in shown if is_shown else not shown
 
 
 def test_garbage_is_looked_for_as_usual_once_a_command_works(monkeypatch):

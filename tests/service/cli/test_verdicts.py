@@ -60,11 +60,14 @@ def test_train_ends_with_a_sentence_and_what_comes_next(trained):
     where = trained / "workspace"
     asked = ["train", trained / "a.parquet", "-t", "class", "-n", "other", "-l", "nb", "--update", "-w", where]
     printed = run(*asked)
-    assert "(largest class " in printed
+    assert "(largest class " in printed and " s of it for training alone" in " ".join(printed.split())
     printed = " ".join(printed.split())  # lines of 80 columns
     assert "right " in printed and "log loss" in printed and "(class shares " in printed and "rows kept back" in printed
     assert f"next: fewpass query other --of class -w {where} · fewpass serve -w {where}" in printed
-    assert "zero_one_loss" not in printed and "read all 600 rows: no stored counts fit" in printed
+    assert (
+        "zero_one_loss" not in printed
+        and "read all 600 rows, since no earlier training has stored counts that fit;" in printed
+    )
     pq.write_table(weather(100, 3), trained / "b.parquet")
     printed = run(*asked[:2], trained / "b.parquet", *asked[2:])
     assert "read 100 new rows; 600 came from stored counts" in printed
@@ -120,7 +123,7 @@ def test_what_comes_next_is_what_the_model_answers():
     first = [{"stage": "pairs", "n_rows_read": 1200, "n_rows_reused": 0}]
     assert rows_read_summary(first) == "read 1,200 rows"
     assert rows_read_summary(first, is_update=True).startswith(
-        "read all 1,200 rows: no stored counts fit this training."
+        "read all 1,200 rows, since no earlier training has stored counts that fit;"
     )
     later = [{"stage": "pairs", "n_rows_read": 30, "n_rows_reused": 1200}]
     assert rows_read_summary(later, is_update=True) == "read 30 new rows; 1,200 came from stored counts"

@@ -73,7 +73,7 @@ def test_missing_columns_nulls_and_unseen_values_get_answers(site):
 def test_two_members_of_rows_are_refused(site, path):
     body = json.dumps({"records": [RECORD]})[:-1] + ', "records": []}'
     refused = site.client.post(path, content=body, headers={"content-type": "application/json"})
-    assert "two members 'records'. Keep one of them." in problem(refused, 400)["detail"]
+    assert "names 'records' twice in one object. Keep one of the two." in problem(refused, 400)["detail"]
 
 
 @pytest.mark.parametrize("path", [PATH, PATH.replace("predict", "explain")])
@@ -87,7 +87,7 @@ def test_two_members_of_rows_are_refused(site, path):
 )
 def test_two_equal_columns_of_a_row_are_refused(site, path, body):
     refused = site.client.post(path, content=body, headers={"content-type": "application/json"})
-    assert problem(refused, 422)["detail"] == "An object of the body has two members 'outlook'. Keep one of them."
+    assert problem(refused, 422)["detail"] == "The body names 'outlook' twice in one object. Keep one of the two."
 
 
 def test_columns_and_texts_with_colons_are_no_repeats(site):

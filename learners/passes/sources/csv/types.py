@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from learners.passes.sources.source_files import Hint, arrow_type_family
 from learners.schema import Schema
 from learners.schema.overrides import ALL, DROPPED, ColumnOverride
 from learners.schema.reading import DIALECT_FIELDS, FIELDS, ISO, MINUS, Dialect, Expected, Reading, iso8601_time_mask
-from learners.schema.schema import Value
+from learners.schema.schema import Attribute, Value
 from learners.schema.times_and_durations import canonical_time_text, time_kind_and_ticks
 
 TRUE, FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
@@ -34,6 +34,16 @@ CHAINS: tuple[tuple[pa.DataType, ...], ...] = (
 )
 # As pyarrow has them: missing values, unless they are in quotes or a model has learned them as values.
 NULLS = tuple(pacsv.ConvertOptions().null_values)
+SEEM_MISSING = (
+    "None",
+    "Null",
+    "<NA>",
+    "?",
+    "-",
+    "--",
+    ".",
+    "missing",
+)  # texts that other programs write or read as missing
 AS_IT_IS = Reading()
 Types = Mapping[str, pa.DataType | Reading]  # of columns by name, and of all under "*"
 NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal")
@@ -206,6 +216,19 @@ def unused_csv_options(overrides: Mapping[str, Any] | None, paths: Sequence[str]
     return [message] if options else []
 
 
+def missing_value_hints(attributes: Iterable[Attribute], paths: Sequence[str]) -> list[str]:
+    """Return one sentence for each text column of CSV files whose values seem to stand for missing ones."""
+    if not any(file_format_by_extension(path) == CSV for path in paths):
+        return []
+    found = {one.name: [value for value in SEEM_MISSING if value in one.values] for one in attributes}
+    return [
+        f"{', '.join(map(repr, values))} in column {name!r}: this counts as a value, not as missing. If it means missing: "
+        f"{columns_setting({name: {'missing': values}})}."
+        for name, values in found.items()
+        if values
+    ]
+
+
 def declared_csv_dialect(types: Types) -> Dialect:
     """Return the declared CSV dialect."""
     of_all = types.get(ALL)
@@ -345,8 +368,13 @@ class NumberTally:
             if offered
             else ""
         )
+        found = (
+            f"{n_read:,} of {best.n_values:,} values of {name!r} are {kind}; row {row:,} holds {value!r}."
+            if n_read
+            else f"{name!r} holds texts such as {value!r} (row {row:,}), not {kind}."
+        )
         return Hint(
-            f"{n_read:,} of {best.n_values:,} values of {name!r} are {kind}; row {row:,} holds {value!r}.{option}",
+            found + option,
             {name: choices[0]} if choices else {},
             len(choices) > 1,
         )
