@@ -12,6 +12,7 @@ from enum import Enum
 from importlib.util import find_spec
 
 MOST_NAMED = 8  # columns in one sentence
+MOST_SHOWN = 240  # characters of such an error in a message; scikit-learn's on the shape of X has 215
 MOST_READ = 4096  # characters of an error of a library, which may quote what it was given
 
 # A password before a host, which a number of a port is not; and parameters of signed URIs and of those with a key.
@@ -84,7 +85,12 @@ def known_values_text(value: str, labels: Sequence[str]) -> str:
 def one_line_error_text(error: Exception) -> str:
     """Return the text of an error on one line, without URI secrets, whole data rows, or library stack traces."""
     text = " ".join(str(error)[:MOST_READ].split())
-    return redact_uri_secrets(_NOT_SHOWN.sub(r"\1", text))[:200]
+    shown = redact_uri_secrets(_NOT_SHOWN.sub(r"\1", text))
+    return (
+        shown
+        if len(shown) <= MOST_SHOWN
+        else f"{shown[: MOST_SHOWN - 1].rpartition(' ')[0] or shown[: MOST_SHOWN - 1]}…"
+    )
 
 
 class LearnerError(Exception):
@@ -234,7 +240,7 @@ class InvalidParameter(LearnerError, ValueError):
 
     def __init__(self, name: str, value: object, must_be: str = "", *, because: str = "") -> None:
         reason = f"must be {must_be}" if must_be else f"is not allowed: {because}"
-        super().__init__(f"Parameter {name}={value!r} {reason}.")
+        super().__init__(f"Parameter {name}={value!r} {reason}" + ("" if reason.endswith("…") else "."))
         self.name = name
 
 

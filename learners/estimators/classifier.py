@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.dataset as pads
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
@@ -279,9 +280,19 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             logs: Floats = np.log(self.predict_proba(X))
         return logs
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy: the share of rows whose most probable class equals y, (n_rows,)."""
-        return weighted_accuracy(self.predict(X), y, sample_weight)
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the accuracy: the share of rows whose most probable class equals their own.
+
+        `y`: the classes, (n_rows,), or the name of their column; by default the class column of `X`.
+        """
+        if y is None or isinstance(y, str):
+            column = self._known().model.schema.target if y is None else y
+            source, target, _ = self._source_of(X, column, None, is_more=True)
+            predicted = self.predict(source)
+            y = pa.chunked_array([batch[target] for batch in source.batches([target])])
+        else:
+            predicted = self.predict(X)
+        return weighted_accuracy(predicted, y, sample_weight)
 
     def record_classifier(self) -> Callable[[Mapping[str, Any]], Floats]:
         """Return a function that classifies one row at a time with minimal overhead.

@@ -109,6 +109,11 @@ class KnownColumns:
         columns.
         """
         if not record.keys() <= self.known:
+            if (odd := next((name for name in record if not isinstance(name, str)), None)) is not None:
+                known = repr(self.attributes[0]) if self.attributes else "text"
+                raise SchemaError(
+                    f"A row names its columns as training did, such as {known}, but has the name {odd!r}."
+                )
             self._warn_of_unknown([name for name in record if name not in self.known])
         elif record:
             return

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.answer_checks import check_answer_distributions
 from learners.circuits.model import CircuitModel
-from learners.errors import NoClass
+from learners.errors import InvalidParameter, NoClass
 from learners.estimators.arguments import with_argument_checks
 from learners.estimators.columns import KnownColumns, issue_column_warning
 from learners.estimators.labels import text_array
@@ -44,16 +44,17 @@ class Explaining:
 
     @with_argument_checks
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
-        """Return bounds for the sampling error of the class probabilities, (n_rows, n_classes) float64 each.
+        """Return lower and upper bounds of the class probabilities, (n_rows, n_classes) float64 each.
 
-        They are for the sampling error of the training rows at this level, given structure, weights and trees; on known networks bounds at 0.9
-        held the true probability of 3 to 89 % of whole rows: see docs/results/intervals.md. A
-        `CircuitPosterior` gives central credible intervals of this posterior probability. Other models need estimator
-        hdp or hdp-map.
+        The bounds cover the sampling error of the training rows at this level, if the learned structure, weights and trees are right. On
+        known networks, bounds at 0.9 held the true probability of 3 to 89 % of complete rows: see docs/results/intervals.md. A
+        `CircuitPosterior` gives central credible intervals. Single networks need estimator hdp or hdp-map.
 
         Raises InvalidParameter if the model has no posterior, or the level is not between 0 and 1.
         """
         model = self._known().model
+        if not 0 < level < 1:
+            raise InvalidParameter("level", level, "a probability above 0 and below 1")
         intervals = [model.credible_intervals(chunk, level) for chunk in self._chunks(X)]
         nobody = np.empty((0, model.schema.n_classes))
         low, high = (np.concatenate([*(ends[which] for ends in intervals), nobody]) for which in (0, 1))

@@ -35,7 +35,10 @@ def class_label_column(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
     except SchemaError:
         raise
     except ValueError as error:  # in the words of scikit-learn, whose users know them
-        raise InvalidParameter("y", type(y).__name__, because=one_line_error_text(error).removesuffix(".")) from error
+        words = one_line_error_text(error).removesuffix(".")
+        if "continuous" in words:
+            words += ". fewpass predicts classes: cut numbers into ranges, such as pandas.qcut(y, 4).astype(str)"
+        raise InvalidParameter("y", type(y).__name__, because=words) from error
     return column
 
 

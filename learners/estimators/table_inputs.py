@@ -162,6 +162,12 @@ def rows_as_record_batches(X: Any, estimator: Any) -> Rows:
         return _of_table(_table_of_pandas(X), all(isinstance(name, str) for name in X.columns))
     if _library_of(X) == "polars" and hasattr(X, "collect_batches"):
         return _of_lazy_frame(X)
+    if _library_of(X) in ("pandas", "polars") and not hasattr(X, "columns"):
+        raise InvalidParameter(
+            "X",
+            type(X).__name__,
+            because="it is one row or column of a frame: pass a frame of one row, such as frame.iloc[[0]] or frame[:1], or a dict",
+        )
     if hasattr(X, "__arrow_c_stream__"):
         return _of_reader(_opened(X, lambda: pa.RecordBatchReader.from_stream(X)))
     if hasattr(X, "__arrow_c_array__"):

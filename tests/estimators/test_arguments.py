@@ -62,7 +62,6 @@ def circuit(frame):
         (lambda model, circuit, frame: fewpass.ESKDB(seed="x").fit(frame, "late"), "seed='x' .*whole number"),
         (lambda model, circuit, frame: fewpass.NB().partial_fit(frame, "late", [1, 2]), "classes=.* classes such as"),
         (lambda model, circuit, frame: model.score(frame, 3), "y='int' .*list of the 80 rows' classes"),
-        (lambda model, circuit, frame: model.score(frame, "late"), "y='str' .*list of the 80 rows' classes"),
         (lambda model, circuit, frame: model.score(frame, [1, 2]), "y='list' .*list of the 80 rows' classes"),
         (lambda model, circuit, frame: model.score(frame, [1.5] * 80), "y='list'"),
         (lambda model, circuit, frame: model.record_classifier()(3), "record='int' .*must be a mapping"),

@@ -17,7 +17,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import learners
 from fewpass import KDB, NB, SKDB, TAN
 from learners import Source
-from learners.errors import ColumnWarning, InvalidParameter, LearnerError, SchemaError, SourceError
+from learners.errors import (
+    ColumnWarning,
+    InvalidParameter,
+    LearnerError,
+    SchemaError,
+    SourceError,
+    one_line_error_text,
+)
 from learners.models.query import Edges, Marginal
 from learners.passes.column_summaries import ColumnSummaries
 from learners.schema import Schema
@@ -239,3 +246,33 @@ def test_nothing_is_said_where_nothing_is_lost(table):
         model = NB().fit(table, "class")
         model.predict(table)
         model.predict_proba({"a1": "u"})
+
+
+def test_score_takes_the_class_column_of_the_table(table, tmp_path):
+    pq.write_table(table, tmp_path / "t.parquet")
+    model = NB(target="class").fit(table)
+    share = model.score(table.drop_columns("class"), table["class"])
+    for rows in (table, table.to_pandas(), tmp_path / "t.parquet", Source.of_table(table)):
+        assert model.score(rows) == model.score(rows, "class") == share
+    by_array = NB().fit(table.drop_columns("class"), table["class"].to_numpy())
+    assert by_array.score(table) == share
+    with pytest.raises(LearnerError, match="class"):
+        model.score(table.drop_columns("class"))
+    for rows in (table, tmp_path / "t.parquet"):
+        with pytest.raises(LearnerError, match="Column 'nope' is not in the table"):
+            model.score(rows, "nope")
+
+
+def test_arguments_that_are_refused_have_the_names_of_the_call(table):
+    model = NB(target="class").fit(table)
+    with pytest.raises(InvalidParameter, match="Parameter level=90 must be a probability"):
+        model.predict_interval(table, 90)
+    with pytest.raises(SchemaError, match="names its columns as training did, such as 'a0', but has the name 0"):
+        model.predict_proba({0: 1.5})
+    with pytest.raises(
+        InvalidParameter, match=r"Unknown label type: continuous.* cut numbers into ranges, such as pandas"
+    ):
+        NB().fit(table.drop_columns("class"), table["size"].to_numpy())
+    with pytest.raises(InvalidParameter, match=r"array.reshape\(1, -1\) if it contains a single sample\.$"):
+        model.predict(np.ones(5))
+    assert one_line_error_text(ValueError("words " * 100)).endswith(" words…"), "a text is cut between words"

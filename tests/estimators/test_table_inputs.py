@@ -144,9 +144,9 @@ def test_arrays_of_objects_and_lists_keep_the_type_of_each_column(table):
         (np.array([[1, 2], ["b", 3]], object), SchemaError, "values of column 'x0' have no common Arrow type"),
         (pd.DataFrame([[1, 2], [1, 2]], columns=["a", "a"]), SourceError, "two columns named 'a'"),
         (pa.table([[1, 1], [2, 2]], names=["a", "a"]), SourceError, "two columns named 'a'"),
-        (pl.Series([1, 2]), InvalidParameter, "must be paths, a pyarrow Table"),
+        (pl.Series([1, 2]), InvalidParameter, "it is one row or column of a frame"),
         (3, InvalidParameter, "must be paths, a pyarrow Table"),
-        (pd.Series(["a", 1.5]), InvalidParameter, "X='Series' must be paths"),
+        (pd.Series(["a", 1.5]), InvalidParameter, "X='Series' is not allowed: it is one row or column of a frame"),
         ([[1], [1, 2]], InvalidParameter, "X='list' must be paths"),
         ({"a": [1, 2], "b": [1]}, SchemaError, "Column 'b' has 1 values, but 'a' has 2"),
         (
