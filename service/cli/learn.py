@@ -245,6 +245,10 @@ def forget_command(
         bool, Option("--networks-first", help="Let networks without the rows answer until the trees are learned again.")
     ] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be forgotten.")] = False,
+    name_of: Annotated[
+        Literal["dataset", "model"] | None,
+        Option("--name-of", help="What the name means, if a data set and a model have it."),
+    ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -259,7 +263,7 @@ def forget_command(
     if not where or withdraw is not None or reason is not None:
         raise typer.BadParameter("Give either --where, or --withdraw with --reason.")
     with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
-        place: JSONObject = {product.dataset_or_model_kind(here, name): name}
+        place: JSONObject = {name_of or _named_kind(here, name): name}
         request = ForgetRequest(
             where=where[0] if len(where) == 1 else where,
             prediction_key=prediction_key,
@@ -329,6 +333,25 @@ def forget_command(
         for receipt in done.get("receipts", [done["receipt"]]):
             out.print(f"Receipt: fewpass receipts show {receipt['id']}", highlight=False)
     out.print(WHAT_STAYS, highlight=False)
+
+
+def _named_kind(here: Workspace, name: str) -> str:
+    """Return whether a data set or a model is meant; refuse a name of both whose newest version has learned other files."""
+    from storage.errors import NotFound
+
+    kind = product.dataset_or_model_kind(here, name)
+    if kind == "dataset":
+        try:
+            newest = product.find_version(here, f"{name}@latest")
+        except NotFound:
+            return kind
+        if newest.dataset != name:
+            raise typer.BadParameter(
+                f"{name!r} is a data set, and a model whose newest version, {newest.name}@{newest.version}, was not trained on that "
+                "data set but on files or another one: choose dataset or model.",
+                param_hint="--name-of",
+            )
+    return kind
 
 
 def _aliases_that_stay(workspace: Workspace, forgotten: JSONObject) -> list[str]:

@@ -2,6 +2,7 @@
 
 from starlette.requests import Request
 
+from learners.errors import SchemaError
 from learners.passes.sources.file_formats import FORMAT_NAMES
 from learners.schema import Schema
 from service import product
@@ -12,6 +13,7 @@ from service.requests.json_values import JSONObject
 from service.requests.roles import needs_role
 from service.serving.application_state import workspace_from_request
 from storage.control.api_keys_and_sessions import Role
+from storage.datasets.dataset_definitions import Dataset
 
 N_SERIES = 4
 FEW_CLASSES = 20  # of a column that may be meant as the one to predict
@@ -37,14 +39,20 @@ def dataset_screen(request: Request) -> JSONObject:
     dataset = product.get_dataset(workspace, name)
     schema = None if dataset.schema_json is None else Schema.from_json(dataset.schema_json)
     columns = [] if schema is None else describe_dataset_columns(schema)
-    guess = guess_target_column({str(each["name"]): each["n_values"] for each in columns if each["kind"] == "nominal"})
+    guess = guess_target_column(
+        {
+            str(each["name"]): (each["n_values"], bool(each["has_missing"]))
+            for each in columns
+            if each["kind"] == "nominal"
+        }
+    )
     target = request.query_params.get("target") or dataset.target or guess
     return {
         "target": target,
         "names": product.dataset_columns(workspace, name),
         "search": request.query_params.get("search", ""),
         "dataset": dataset,
-        "n_rows": sum(n for file in dataset.files if isinstance(n := file.get("n_rows"), int)),
+        "n_rows": _n_rows(dataset),
         "columns": columns,
         "left_out": [] if schema is None else schema.left_out,
         "classes": () if schema is None or schema.target is None else schema.classes,
@@ -60,12 +68,19 @@ def dataset_rows_screen(request: Request) -> JSONObject:
     workspace, name = workspace_from_request(request), request.path_params["name"]
     target, search = request.query_params.get("target") or None, request.query_params.get("search", "")
     dataset = product.get_dataset(workspace, name)
-    profile = product.dataset_profile(workspace, name, target, search)
+    try:
+        profile, why_not = product.dataset_profile(workspace, name, target, search), ""
+    except SchemaError as error:  # of the class, such as a null: the rows and the other columns can be shown
+        profile, why_not = product.dataset_profile(workspace, name, None, search), str(error)
     columns, classes = profile["columns"], profile["classes"]
-    n_values = {str(each["name"]): len(each["labels"]) for each in columns if each["kind"] == "nominal"}
+    n_values = {
+        str(each["name"]): (len(each["labels"]), bool(each["missing"])) for each in columns if each["kind"] == "nominal"
+    }
     shown = classes if len(classes) <= N_SERIES else [*classes[: N_SERIES - 1], "other classes"]
     return profile | {
         "search": search,
+        "why_not": why_not,
+        "n_rows_of_files": _n_rows(dataset),
         "is_sample": dataset.schema_json is None,
         "has_target": dataset.target is not None,
         "guess": guess_target_column(n_values),
@@ -77,9 +92,17 @@ def dataset_rows_screen(request: Request) -> JSONObject:
     }
 
 
-def guess_target_column(n_values: dict[str, int]) -> str:
-    """Guess the target: the last column with few values; empty without one."""
-    return next((name for name in reversed(n_values) if n_values[name] <= FEW_CLASSES), "")
+def _n_rows(dataset: Dataset) -> int:
+    return sum(n for file in dataset.files if isinstance(n := file.get("n_rows"), int))
+
+
+def guess_target_column(columns: dict[str, tuple[int, bool]]) -> str:
+    """Guess the target: the last column with few values and no missing ones; empty without one.
+
+    `columns`: the number of values of each, and whether some are missing.
+    """
+    fitting = (name for name in reversed(columns) if columns[name][0] <= FEW_CLASSES and not columns[name][1])
+    return next(fitting, "")
 
 
 def stacked_histogram_bars(labels: list[str], counts: list[list[int]], n_shown: int) -> list[JSONObject]:

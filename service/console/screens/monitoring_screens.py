@@ -15,11 +15,11 @@ from service.workspace import Workspace
 from storage.errors import NotFound
 
 MOST = 200
-NO_DATA = "This model has no monitoring data."
 # What a timeline is made of, by the length of the window.
 WINDOWS = {"24h": "1h", "7d": "6h", "30d": "24h"}
 AGAINST = ("training", "window:7d", "same-hour:4w")
 MOST_COLUMNS = 100
+MOST_EARLIER = 3  # versions that a page without rows links to
 N_PICTURES = 6  # of the columns that have changed most
 
 
@@ -71,10 +71,11 @@ def model_monitoring_screen(request: Request) -> JSONObject:
     try:
         report = product.monitoring_window_report(workspace, reference, window=window, until=until, against=against)
     except (InvalidRequest, NotFound) as reason:
-        return head | {"reason": f"{NO_DATA} {reason}"}
+        return head | {"reason": f"There is nothing to show. {reason}"}
     if report["is_drifting"] is None:
         why = str(report.get("why", ""))
-        return head | {"reason": f"{NO_DATA} {why[:1].upper()}{why[1:]}. Storage of served rows: {report['mode']}."}
+        own = f"Version {shown.version}: {why}. Storage of served rows: {report['mode']}."
+        return head | {"reason": own, "earlier": list(range(max(1, shown.version - MOST_EARLIER), shown.version))}
     columns = [{**row, "quality": largest_rate_change_words(row)} for row in report["columns"][:MOST_COLUMNS]]
     return head | {
         "found": report,

@@ -45,29 +45,29 @@ function draw(place, options, columns) {
 }
 
 /** Drift, the estimated share of right answers, and rows that were served; a step without rows has neither of the first two. */
-function timeline(place, told) {
+function timeline(place, steps) {
   const line = (label, i, more = {}) => ({ label, value: (_, at) => (at == null ? "" : digits(at)), stroke: colour(`--series-${i}`), width: 2, points: { show: true }, ...more });
   draw(place, () => ({
     scales: { rows: { range: (_, __, most) => [0, Math.max(1, most ?? 0)] }, y: { range: (_, __, most) => [0, Math.max(0.05, most ?? 0)] }, right: { range: [0, 100] } },
     axes: [times(), axis({ label: "drift, log loss a row" }), axis({ scale: "right", side: 1, label: "right, %", grid: { show: false } }), axis({ scale: "rows", side: 1, label: "rows", grid: { show: false }, size: 60 })],
     series: [moments, line("drift", 1), line("right as estimated, %", 3, { scale: "right" }), line("rows", 2, { scale: "rows", dash: [6, 4] })],
   }), [
-    told.map((each) => Date.parse(each.since) / 1000),
-    told.map((each) => each.drift_nats ?? null),
-    told.map((each) => (each.estimated?.accuracy == null ? null : 100 * each.estimated.accuracy)),
-    told.map((each) => each.rows.served),
+    steps.map((each) => Date.parse(each.since) / 1000),
+    steps.map((each) => each.drift_nats ?? null),
+    steps.map((each) => (each.estimated?.accuracy == null ? null : 100 * each.estimated.accuracy)),
+    steps.map((each) => each.rows.served),
   ]);
 }
 
 /** How right the predictions of each day were beside how sure of themselves, and the calibration error. */
-function calibration(place, told) {
+function calibration(place, days) {
   const line = (label, i, more = {}) => ({ label, value: (_, at) => (at == null ? "" : digits(at)), stroke: colour(`--series-${i}`), width: 2, points: { show: true }, ...more });
   const percent = (share) => (share == null ? null : 100 * share);
   draw(place, () => ({
     scales: { right: { range: [0, 100] }, error: { range: (_, __, most) => [0, Math.max(10, most ?? 0)] } },
     axes: [times(), axis({ scale: "right", label: "right, %" }), axis({ scale: "error", side: 1, label: "calibration error, %", grid: { show: false } })],
     series: [moments, line("right by labels, %", 1, { scale: "right" }), line("right as expected, %", 3, { scale: "right", dash: [6, 4] }), line("calibration error, %", 2, { scale: "error" })],
-  }), [told.map((each) => Date.parse(each.since) / 1000), ...["accuracy", "expected_accuracy", "ece"].map((name) => told.map((each) => percent(each[name])))]);
+  }), [days.map((each) => Date.parse(each.since) / 1000), ...["accuracy", "expected_accuracy", "ece"].map((name) => days.map((each) => percent(each[name])))]);
 }
 
 for (const [name, drawing] of Object.entries({ timeline, calibration })) {

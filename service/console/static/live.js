@@ -6,7 +6,7 @@ import { pressed, whenReleased } from "./press.js";
 const CHANNEL = "fewpass-live";
 const NAMES = ["jobs", "registry", "monitoring"];
 const LEAST_MS = 1000; // between two refreshes of a page
-const told = new Map();
+const refreshedAt = new Map();
 const waiting = new Map();
 const channel = "BroadcastChannel" in window ? new BroadcastChannel(CHANNEL) : null;
 const status = document.getElementById("live");
@@ -14,10 +14,10 @@ const status = document.getElementById("live");
 /** Let the parts of this page that show a thing fetch themselves anew, at most once a second. */
 function refresh(name) {
   if (waiting.has(name)) return;
-  const wait = Math.max(0, LEAST_MS - (Date.now() - (told.get(name) ?? 0)));
+  const wait = Math.max(0, LEAST_MS - (Date.now() - (refreshedAt.get(name) ?? 0)));
   waiting.set(name, setTimeout(() => {
     waiting.delete(name);
-    told.set(name, Date.now());
+    refreshedAt.set(name, Date.now());
     document.body.dispatchEvent(new CustomEvent(`fewpass:${name}`, { bubbles: true }));
   }, wait));
 }
@@ -41,7 +41,7 @@ function say(words) {
   if (status && status.textContent !== words) status.textContent = words;
 }
 
-/** Listen until told to stop. */
+/** Listen until asked to stop. */
 function listen(signal) {
   return new Promise((done) => {
     const stream = new EventSource("/console/events");

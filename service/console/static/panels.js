@@ -38,35 +38,35 @@ export function distributionOf(answer) {
 }
 
 export function answerPanel(answer, start, prior, wordsOf) {
-  const told = distributionOf(answer);
+  const posterior = distributionOf(answer);
   if (!body("p-answer")) return;
   document.getElementById("h-answer").textContent = answer.target ? `Answer: ${answer.target}` : "Answer";
-  if (!told) {
+  if (!posterior) {
     put("p-answer", whyNot(answer.parts.posterior?.why_no_question ?? answer.absent.posterior ?? answer.absent.prediction));
     return;
   }
-  const before = told.before ?? (prior ? told.labels.map((label) => prior[label] ?? 0) : null);
+  const before = posterior.before ?? (prior ? posterior.labels.map((label) => prior[label] ?? 0) : null);
   const band = answer.parts.interval;
-  const order = told.labels.map((_, i) => i).sort((a, b) => told.now[b] - told.now[a]).slice(0, MOST_ROWS);
-  const shown = told.labels.length <= MOST_ROWS ? told.labels.map((_, i) => i) : order;
+  const order = posterior.labels.map((_, i) => i).sort((a, b) => posterior.now[b] - posterior.now[a]).slice(0, MOST_ROWS);
+  const shown = posterior.labels.length <= MOST_ROWS ? posterior.labels.map((_, i) => i) : order;
   const rows = shown.map((i) => [
-    wordsOf(answer.target, told.labels[i]),
-    bar(told.now[i], before?.[i], band ? [band.low[i], band.high[i]] : null),
-    digits(told.now[i]),
+    wordsOf(answer.target, posterior.labels[i]),
+    bar(posterior.now[i], before?.[i], band ? [band.low[i], band.high[i]] : null),
+    digits(posterior.now[i]),
     band ? `${digits(band.low[i])} – ${digits(band.high[i])}` : "",
-    before ? signed(told.now[i] - before[i]) : "",
-    told.joint ? digits(told.joint[told.labels[i]]) : "",
+    before ? signed(posterior.now[i] - before[i]) : "",
+    posterior.joint ? digits(posterior.joint[posterior.labels[i]]) : "",
   ]);
   const isBrief = document.getElementById("p-contributions") === null; // beside a picture
-  const heads = ["answer", isBrief ? "" : "line: without evidence", "#probability", band ? `#sampling error, level ${band.level}` : "#", "#change", told.joint ? "#joint" : "#"];
+  const heads = ["answer", isBrief ? "" : "line: without evidence", "#probability", band ? `#sampling error, level ${band.level}` : "#", "#change", posterior.joint ? "#joint" : "#"];
   if (isBrief) for (const each of [heads, ...rows]) each.splice(band ? 4 : 3);
   const notes = [];
-  if (told.joint && !isBrief) notes.push("joint: what the joint distribution of all columns says, where it differs from the prediction");
+  if (posterior.joint && !isBrief) notes.push("joint: what the joint distribution of all columns says, where it differs from the prediction");
   if (!band && answer.absent.interval && start.target && !isBrief) notes.push(`No interval: ${answer.absent.interval}`);
   if (!answer.parts.prediction && answer.absent.prediction) notes.push(answer.absent.prediction);
   const at = Object.entries(answer.parts.prediction?.predicted_at ?? {});
   if (at.length) notes.push(`Predicted at ${at.map(([name, value]) => `${name} = ${value}`).join(", ")}; other numbers of the interval may differ a little.`);
-  if (told.labels.length > MOST_ROWS) notes.push(`${told.labels.length - MOST_ROWS} less probable answers are not shown.`);
+  if (posterior.labels.length > MOST_ROWS) notes.push(`${posterior.labels.length - MOST_ROWS} less probable answers are not shown.`);
   put("p-answer", table(heads, rows), ...notes.map((words) => el("p", { class: "why-not" }, words)));
 }
 
@@ -94,25 +94,25 @@ export function besidePanel(answer, kept, wordsOf, onSwap, onDrop) {
 }
 
 export function contributionsPanel(answer) {
-  const told = answer.parts.contributions;
-  if (!told) return put("p-contributions", whyNot(answer.absent.contributions));
-  const steps = [{ column: "classes' frequencies", log_odds: told.prior }, ...told.contributions.slice(0, 20)];
+  const explanation = answer.parts.contributions;
+  if (!explanation) return put("p-contributions", whyNot(answer.absent.contributions));
+  const steps = [{ column: "class shares", log_odds: explanation.prior }, ...explanation.contributions.slice(0, 20)];
   let sum = 0;
   const ends = [0];
   for (const step of steps) ends.push((sum += step.log_odds ?? 0));
   const [low, high] = [Math.min(...ends), Math.max(...ends)];
   const rows = steps.map((step, i) => [step.column, stepBar(ends[i], step.log_odds ?? 0, low, high), signed(step.log_odds)]);
-  rows.push(["together", stepBar(0, told.log_odds ?? 0, low, high), signed(told.log_odds)]);
+  rows.push(["sum", stepBar(0, explanation.log_odds ?? 0, low, high), signed(explanation.log_odds)]);
   put("p-contributions",
-    el("p", {}, `Log odds of ${told.prediction} against ${told.against}, one step after the other.`),
+    el("p", {}, `Log odds of ${explanation.prediction} against ${explanation.against}, one step after the other.`),
     table(["what", "step", "#log odds"], rows));
 }
 
 export function askPanel(answer, onPick) {
-  const told = answer.parts.posterior;
-  if (!told?.ask_next) return put("p-ask", whyNot(told?.why_no_question ?? answer.absent.posterior));
-  const most = told.ask_next.slice(0, 8);
-  const scale = told.entropy || 1;
+  const posterior = answer.parts.posterior;
+  if (!posterior?.ask_next) return put("p-ask", whyNot(posterior?.why_no_question ?? answer.absent.posterior));
+  const most = posterior.ask_next.slice(0, 8);
+  const scale = posterior.entropy || 1;
   put("p-ask",
     el("p", {}, "Share of the remaining uncertainty that each column is expected to remove:"),
     table(["column", "share", "#"], most.map((each) => [
@@ -123,31 +123,31 @@ export function askPanel(answer, onPick) {
 }
 
 /** How rare a case is: one in so many; of columns with densities, which have no such number, the log density. */
-function rarity(told) {
-  if (told.is_density) return `log density ${digits(-told.surprise)}`;
-  const oneIn = Math.exp(told.surprise);
+function rarity(posterior) {
+  if (posterior.is_density) return `log density ${digits(-posterior.surprise)}`;
+  const oneIn = Math.exp(posterior.surprise);
   return `1 in ${oneIn < 10 ? oneIn.toFixed(1) : oneIn < 1e6 ? Math.round(oneIn).toLocaleString("en") : oneIn.toExponential(1)}`;
 }
 
 export function surprisePanel(answer, nEvidence) {
-  const told = answer.parts.posterior;
-  if (!told) return put("p-surprise", whyNot(answer.absent.posterior));
-  if (told.surprise === null) return put("p-surprise", whyNot("The evidence is impossible to this model."));
+  const posterior = answer.parts.posterior;
+  if (!posterior) return put("p-surprise", whyNot(answer.absent.posterior));
+  if (posterior.surprise === null) return put("p-surprise", whyNot("The evidence is impossible to this model."));
   if (!nEvidence) return put("p-surprise", whyNot("Suppose something to see how rare it is."));
-  put("p-surprise", el("p", {}, "Probability of the evidence: ", el("strong", {}, rarity(told)), "."));
+  put("p-surprise", el("p", {}, "Probability of the evidence: ", el("strong", {}, rarity(posterior)), "."));
 }
 
 export function completionPanel(answer, onTake, wordsOf, onMore) {
-  const told = answer.parts.completion;
-  if (!told) return put("p-completion", whyNot(answer.absent.completion));
-  const rows = Object.entries(told.assignment).slice(0, 200).map(([name, value]) => [name, value === null ? "(missing)" : wordsOf(name, value)]);
-  const found = told.is_optimal ? "This is the most probable." : "The best found within the time limit; a better one may exist.";
+  const completion = answer.parts.completion;
+  if (!completion) return put("p-completion", whyNot(answer.absent.completion));
+  const rows = Object.entries(completion.assignment).slice(0, 200).map(([name, value]) => [name, value === null ? "(missing)" : wordsOf(name, value)]);
+  const found = completion.is_optimal ? "No other values are more probable together." : "The best found within the time limit; a better one may exist.";
   put("p-completion",
-    el("p", {}, `${found} Log probability ${digits(told.log_probability)}.`),
+    el("p", {}, `${found} Log probability ${digits(completion.log_probability)}.`),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Completion" }, table(["column", "value"], rows, "")),
-    el("p", {}, el("button", { type: "button", onclick: () => onTake(told.assignment) }, "Suppose all of it"), " ",
-      told.best ? null : el("button", { type: "button", onclick: onMore }, "Show the next ones")),
-    told.best && told.best.length > 1 ? othersTable(told.best, wordsOf) : null);
+    el("p", {}, el("button", { type: "button", onclick: () => onTake(completion.assignment) }, "Suppose all of it"), " ",
+      completion.best ? null : el("button", { type: "button", onclick: onMore }, "Show the next ones")),
+    completion.best && completion.best.length > 1 ? othersTable(completion.best, wordsOf) : null);
 }
 
 /** The next most probable completions: how probable each is beside the first, and where it differs from it. */
@@ -159,9 +159,9 @@ function othersTable([first, ...others], wordsOf) {
 }
 
 export function edgesPanel(answer, wanted, state, onToggle) {
-  const told = answer.parts.edges;
-  if (!told) return put("p-edges", whyNot(answer.absent.edges));
-  const matching = told.edges.filter((edge) => !wanted || `${edge.from} ${edge.to}`.toLowerCase().includes(wanted));
+  const found = answer.parts.edges;
+  if (!found) return put("p-edges", whyNot(answer.absent.edges));
+  const matching = found.edges.filter((edge) => !wanted || `${edge.from} ${edge.to}`.toLowerCase().includes(wanted));
   const isSupposed = (edge) => [...state.present, ...state.absent].includes(`${edge.from}->${edge.to}`);
   const sorted = matching.sort((a, b) => b.probability - a.probability);
   const most = sorted.filter((edge) => edge.probability >= LEAST_DRAWN || isSupposed(edge)).slice(0, MOST_EDGES);

@@ -87,11 +87,11 @@ export function pictureOf(root, columns, { toggle, turn }) {
     if ((event.key === "Enter" || event.key === " ") && act(event)) event.preventDefault();
   });
 
-  /** Show the probabilities of columns: `told(name)` gives those now and before, by place, moments and what is supposed. */
-  function fill(told) {
+  /** Show the probabilities of columns: `stateOf(name)` gives those now and before, by place, moments and what is supposed. */
+  function fill(stateOf) {
     for (const name of names) {
       const { node, rows, spread } = boxes.get(name);
-      const { now, before, moments, isChosen, given } = told(name);
+      const { now, before, moments, isChosen, given } = stateOf(name);
       const most = rows[0]?.isUpright ? Math.max(...[...(now ?? []), ...(before ?? []), 1e-12].filter((p) => p !== undefined)) : 1;
       for (const each of rows) {
         const place = Number(each.g.dataset.value);

@@ -21,14 +21,14 @@ export async function ask(method, path, body, signal) {
     location.assign(`/console/login?next=${encodeURIComponent(location.pathname + location.search)}`);
   }
   const text = await response.text();
-  let told = null;
+  let answer = null;
   try {
-    told = text ? JSON.parse(text) : null;
+    answer = text ? JSON.parse(text) : null;
   } catch {
-    told = { detail: text };
+    answer = { detail: text };
   }
-  if (!response.ok) throw new Error(told?.detail ?? `${response.status} ${response.statusText}`);
-  return told;
+  if (!response.ok) throw new Error(answer?.detail ?? `${response.status} ${response.statusText}`);
+  return answer;
 }
 
 /** Text as one word of a shell. */

@@ -58,11 +58,11 @@ function explore(start) {
   }
 
   function write() {
-    const told = new URLSearchParams(location.search);
-    for (const name of ["case", "beside"]) told.delete(name);
-    if (Object.keys(compact(state)).length) told.set("case", JSON.stringify(compact(state)));
-    if (kept) told.set("beside", JSON.stringify(compact(kept.state)));
-    const text = told.toString();
+    const parameters = new URLSearchParams(location.search);
+    for (const name of ["case", "beside"]) parameters.delete(name);
+    if (Object.keys(compact(state)).length) parameters.set("case", JSON.stringify(compact(state)));
+    if (kept) parameters.set("beside", JSON.stringify(compact(kept.state)));
+    const text = parameters.toString();
     history.replaceState(null, "", text ? `?${text}` : location.pathname);
   }
 
@@ -133,8 +133,8 @@ function explore(start) {
     if (!unknown.length || start.is_of_structures) return;
     for (const name of unknown) priors.set(name, null);
     try {
-      const told = await ask("POST", path, { evidence: {}, parts: ["posterior"], target: firstQuestion, columns: unknown });
-      for (const [name, own] of Object.entries(told.parts.posterior?.distributions ?? {})) priors.set(name, own);
+      const withoutEvidence = await ask("POST", path, { evidence: {}, parts: ["posterior"], target: firstQuestion, columns: unknown });
+      for (const [name, own] of Object.entries(withoutEvidence.parts.posterior?.distributions ?? {})) priors.set(name, own);
     } catch {
       for (const name of unknown) priors.delete(name); // the answer says what is wrong; the ghosts are missing
     }
@@ -164,12 +164,12 @@ function explore(start) {
       if (document.getElementById("p-beside")) besidePanel(latest, kept, wordsOf, swap, drop);
       for (const [name, details] of open) fillColumn(name, details);
     }
-    const told = start.is_of_structures ? null : distributionOf(latest);
-    const best = told ? told.now.indexOf(Math.max(...told.now)) : -1;
+    const posterior = start.is_of_structures ? null : distributionOf(latest);
+    const best = posterior ? posterior.now.indexOf(Math.max(...posterior.now)) : -1;
     const isGiven = knows(latest.target); // its own value is nothing to predict it by
     const cut = latest.parts.posterior?.intervention?.cut ?? [];
-    document.getElementById("said").textContent = (told
-      ? `${isGiven ? `${latest.target} is supposed. By the other values it is ` : `${latest.target}: `}${wordsOf(latest.target, told.labels[best])}, ${digits(told.now[best])}, with ${nEvidence - isGiven} given values.`
+    document.getElementById("said").textContent = (posterior
+      ? `${isGiven ? `${latest.target} is supposed. By the other values it is ` : `${latest.target}: `}${wordsOf(latest.target, posterior.labels[best])}, ${digits(posterior.now[best])}, with ${nEvidence - isGiven} given values.`
       : `Supposed: ${nEvidence + state.present.length + state.absent.length}.`)
       + (cut.length ? ` Cut: ${cut.map((arc) => `${arc.from} → ${arc.to}`).join(", ")}.` : "");
     code();
@@ -289,8 +289,8 @@ function explore(start) {
   /** Two fields, for the ends of a range. */
   function range({ name, is_time: isTime }) {
     const ends = ["low", "high"].map((end) => el("input", { type: isTime ? "text" : "number", step: "any", "aria-label": `${name}, ${end === "low" ? "from" : "to"}`, onchange: () => {
-      const told = Object.fromEntries(ends.flatMap((each, i) => (each.value === "" ? [] : [[["low", "high"][i], isTime ? each.value : Number(each.value)]])));
-      if (Object.keys(told).length) suppose({ [name]: told });
+      const interval = Object.fromEntries(ends.flatMap((each, i) => (each.value === "" ? [] : [[["low", "high"][i], isTime ? each.value : Number(each.value)]])));
+      if (Object.keys(interval).length) suppose({ [name]: interval });
       else retract(name);
     } }));
     return el("label", { class: "range" }, "from ", ends[0], " to ", ends[1]);
@@ -329,7 +329,7 @@ function explore(start) {
 
   const isSetting = () => document.querySelector("input[name=mode]:checked")?.value === "set";
 
-  const without = (told, names) => Object.fromEntries(Object.entries(told).filter(([name]) => !names.includes(name)));
+  const without = (values, names) => Object.fromEntries(Object.entries(values).filter(([name]) => !names.includes(name)));
 
   /** Suppose one value of a column, or set the column to it, as the switch says. A missing value cannot be set. */
   function assume(name, value) {
@@ -444,10 +444,10 @@ function explore(start) {
   document.getElementById("load")?.addEventListener("click", () => {
     const words = document.getElementById("row-problem");
     try {
-      const told = JSON.parse(document.getElementById("row").value);
-      if (typeof told !== "object" || told === null || Array.isArray(told)) throw new Error("This is no row: write {\"column\": value}.");
+      const row = JSON.parse(document.getElementById("row").value);
+      if (typeof row !== "object" || row === null || Array.isArray(row)) throw new Error("This is no row: write {\"column\": value}.");
       words.textContent = "";
-      const { [state.target]: _, ...rest } = told;
+      const { [state.target]: _, ...rest } = row;
       [state.evidence, state.do] = [rest, {}];
       update();
     } catch (error) {

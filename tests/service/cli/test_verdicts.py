@@ -18,6 +18,7 @@ from service.cli.evaluation import (
 )
 from service.http.connections import ServerConfig
 from service.requests.problems import InvalidRequest
+from service.requests.requests import DatasetRequest
 from service.settings import Settings
 from service.terminal_output import nested_value_text, print_table
 from service.workspace import Workspace
@@ -205,3 +206,16 @@ def test_the_price_of_forgetting_is_said():
     assert forgetting_price_line(price | {"cut_points_move": [], "n_rows_again": 0}) == (
         "late@2: no cut point moves, so the counts of these rows are subtracted"
     )
+
+
+def test_a_name_of_a_data_set_and_of_a_model_of_other_files_is_not_guessed(tmp_path):
+    for name in ("a", "b"):
+        pq.write_table(weather(300, 1), tmp_path / f"{name}.parquet")
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        product.register_dataset(workspace, DatasetRequest(name="rain", uris=[str(tmp_path / "a.parquet")]))
+        learn(workspace, tmp_path / "b.parquet", "rain")
+    asked = ("forget", "rain", "--where", "outlook = 'rain' AND windy", "--dry-run", "-w", tmp_path / "workspace")
+    refused = " ".join(run(*asked, code=2).replace("│", "").split())
+    assert "'rain' is a data set, and a model whose newest version, rain@1, was not trained on that" in refused
+    assert "Models that would be trained again: rain" in run(*asked, "--name-of", "model")
+    assert "Models that would be trained again: none" in run(*asked, "--name-of", "dataset")

@@ -402,11 +402,25 @@ def test_of_a_data_set_that_was_too_large_to_look_at_a_sample_offers_the_columns
         product.register_dataset(workspace, DatasetRequest(name="huge", uris=[str(site.train)]), is_remote=True)
     with TestClient(create_app(settings), base_url="http://localhost") as client:
         text = page(client, "/console/data/huge/rows").text
-        assert "has not been read completely" in read(text).text and "rows from parts of it" in read(text).text
+        assert "This page shows" not in read(text).text, "it shows all of them"
+        assert "not known yet: the data was too large" in read(page(client, "/console/data/huge").text).text
         assert "<option selected>class</option>" in text, "the last one of few values"
         assert "Column to predict" not in page(client, "/console/data/huge").text, "it comes with the sample"
         chosen = page(client, "/console/data/huge?target=class").text
         assert "Train a model that predicts class" in chosen and "rows?target=class" in chosen
+
+
+def test_a_file_whose_last_column_has_nulls_shows_its_rows_and_another_column_to_predict(site):
+    rows = "".join(f"{k % 7},{'yes' if k % 7 > 3 else 'no'},{'' if k % 3 else 'ok'}\n" for k in range(300))
+    uri = site.client.put("/v1/datasets/notes/files/notes.csv", content=f"size,class,note\n{rows}".encode()).json()[
+        "uri"
+    ]
+    assert site.client.post("/v1/datasets", json={"name": "notes", "uris": [uri]}).status_code == 201
+    assert "Train a model that predicts class" in page(site.client, "/console/data/notes").text
+    chosen = page(site.client, "/console/data/notes/rows?target=note").text
+    words = read(chosen).text
+    assert "is null in 200 of 300 rows" in words and "null_class" in words, "it says what to do"
+    assert "from 300 rows." in words and "<td>no</td>" in chosen, "and shows the rows"
 
 
 def test_settings_tell_when_a_schedule_would_run(site):
