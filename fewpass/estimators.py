@@ -204,7 +204,7 @@ class Kept:
 
 
 class FewPassClassifier(Kept, Querying, Classifier):
-    """The default learner: networks pooled and corrected by boosted trees, within a budget.
+    """Classifier of the default learner `auto`: Bayesian networks, corrected by boosted trees.
 
     `model_.facts["choice"]` describes what was learned and why.
     """

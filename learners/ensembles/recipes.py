@@ -45,7 +45,7 @@ class ESKDBParameters(Parameters):
     Parameters
     ----------
     members : int or None
-        How many networks vote, 1 to 64: by default 8, or 4 where trees correct what networks of 10,000 rows and more say.
+        Number of networks that vote, 1 to 64: by default 8, or 4 if there are at least 10,000 rows and trees correct the networks.
     drawn : int or None
         How many distinct rows are drawn to choose and weigh the networks, and to correct them: by default 50,000; by `auto` as
         many as fit into a share of `memory`.
@@ -81,13 +81,13 @@ class AutoParameters(ESKDBParameters):
     Parameters
     ----------
     effort : "low", "normal" or "high"
-        How much to learn: "low" networks only, "normal" boosted trees that correct them, too, "high" two to three times as many, of more leaves.
+        How much to learn: "low" networks only; "normal" also boosted trees that correct them; "high" two to three times as many trees with more leaves.
     correction : "drawn" or "none"
         Whether trees correct the networks: "drawn" trains them on drawn rows, "none" leaves them out, as effort "low" does.
     passes : int or None
-        Passes over the data at most, the schema's included; at least 2.
+        Largest number of passes over the data, with that of the schema; at least 2.
     seconds : float or None
-        How long training may take, as estimated beforehand for two cores.
+        Longest time of training, as estimated beforehand for two cores.
     model_bytes : int or None
         How many bytes the tables of the model may take.
 

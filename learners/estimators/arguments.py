@@ -96,7 +96,7 @@ class Common:
     schema : Schema, optional
         Skips the schema pass.
     columns : mapping, optional
-        What to make of single columns: "nominal", "numeric", "drop", or a mapping with kind, order or cuts.
+        How columns are read: "nominal", "numeric", "drop", or a mapping with kind, order or cuts.
     threads : int, optional
         By default one per core; the model does not depend on it.
     verbose : bool

@@ -96,7 +96,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             Paths (files, folders, globs and URIs, read in passes, never as a whole), a `Source`, a pyarrow Table,
             RecordBatch, Dataset, Scanner or RecordBatchReader, a pandas or polars frame, a polars LazyFrame, a DuckDB
             relation, anything else with `__arrow_c_stream__`, a list of dicts, a dict of columns, an (n, d) array or
-            a scipy sparse matrix. What can be walked once is kept, beyond a quarter of the memory limit in a
+            a scipy sparse matrix. Streams are kept, in memory up to a quarter of the memory limit, beyond that in a
             temporary file.
         y : str or (n,) array-like, optional
             The class column's name, or the classes themselves (not with paths); by default `target`.

@@ -340,6 +340,7 @@ def test_the_model_page_opens_with_the_report_that_rest_tells(site):
     version = site.client.get("/v1/models/weather").json()
     assert version["sha256"] in words and f"{version['metrics']['log_loss']:.3g}" in words
     assert "No promotion has been decided yet" in words
+    assert version["metrics"]["evaluated_on"] == "hold-out" and "Since training" not in words, "they are of training"
     assert report["metrics"] == {name: version["metrics"][name] for name in report["metrics"]}
     assert report["floor"]["log_loss"] == version["metrics"]["class_shares_log_loss"]
     call = re.findall(r"<code>(curl -X POST .*?/predict)</code>", text, re.DOTALL)
