@@ -25,6 +25,7 @@ from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.kind import NoSQL
 from learners.registry.later_rows import FewerSummaries
+from learners.registry.model_kinds import kind_of
 from learners.registry.sql import script, sql_networks, table_rows
 from learners.registry.sql.dialects import DIALECTS, UnknownDialect, UnwritableText
 from learners.registry.sql.encoding import UnsupportedColumn
@@ -371,6 +372,25 @@ def test_many_columns(dialect, n_columns):
     columns = {f"x{i}": pa.array([f"v{v}" for v in (rng.integers(0, 3, 300) + y) % 3]) for i in range(n_columns)}
     model = TAN().fit(pa.table(columns | {"class": y}), "class").model_
     check(model, with_holes(pa.table(columns).slice(0, 40), 1, 0.1), dialect)
+
+
+@pytest.mark.parametrize("make", [TAN, lambda: ESKDB(members=2)], ids=["tan", "eskdb"])
+def test_look_ups_of_wide_models_need_one_join(make):
+    """Databases plan each join: beyond those of values and of sums, their number does not grow with the families."""
+    rng = np.random.default_rng(0)
+    y, n_columns = rng.integers(0, 2, 300), 24
+    columns = {
+        f"x{i}": pa.array((rng.integers(0, 3, 300) + y) % 3, mask=rng.random(300) < 0.1 * (i % 2))
+        for i in range(n_columns)
+    }
+    named = {name: pa.array([None if v is None else f"v{v}" for v in x.to_pylist()]) for name, x in columns.items()}
+    model = make().fit(pa.table(named | {"class": y}), "class").model_
+    writable = kind_of(model).sql(model)
+    assert len(writable.used) == n_columns
+    text = sql_script(model, name="a", table="b")
+    of_sums = sum(len(families.order) + len(families.parents) for families in writable.summing)
+    assert text.count(" JOIN ") - len(writable.used) - of_sums < 60
+    check(model, with_holes(pa.table(named).slice(0, 30), 1, 0.05))
 
 
 def test_rows_that_lack_too_much_have_no_answer(monkeypatch):

@@ -92,25 +92,45 @@ class Families:
 
 
 def add_family_lookup_step(query: Query, families: Families, source: str, kept: Sequence[str]) -> str:
-    """Add the step with log probabilities l0, l1, … of rows whose parents are all known; `source` has l0, l1, … before
-    the families.
+    """Add the step with log probabilities l0, l1, … of rows whose parents are all known.
+
+    `source`: the shared step with `row_key`, different in each row, the codes, and l0, l1, … before the families.
+    `kept`: what else to keep of it.
+
+    One join reads all families, from a row for each row and family: databases plan a join for each family too slowly.
     """
-    pending = list(range(len(families.order)))
-    codes = [f"c{i}" for i in sorted({*families.order, *families.parents})]
-    while pending:
-        block, pending = pending[:MOST_JOINS], pending[MOST_JOINS:]
-        own = [f"s.{name}" for name in (*kept, *codes)]
-        joins = _joins(query, families, block, lambda i: f"s.c{i}")
-        source = query.add("looked_up", [*own, *_sums(query, block, "s")], f"{source} AS s{joins}")
-    return source
+    own = [f"s.{name}" for name in ("row_key", *kept)]
+    if not families.order:
+        return query.add("looked_up", [*own, *(f"s.l{k}" for k in query.classes)], f"{source} AS s")
+    numbers = range(families.first, families.first + len(families.order))
+    cells = [families.cell(family, lambda i: f"s.c{i}") for family in range(len(numbers))]
+    each = f"{source} AS s CROSS JOIN {query.table('families')} AS f"
+    each += f"\n  WHERE f.family BETWEEN {numbers[0]} AND {numbers[-1]}"
+    columns = ["s.row_key", "f.family", f"{chosen_sql('f.family', cells, families.first)} AS cell"]
+    each = query.add("cells", columns, each)
+    joined = f"{each} AS c JOIN {query.table('logs')} AS g ON g.family = c.family AND g.cell = c.cell"
+    sums = [f"SUM(g.l{k}) AS l{k}" for k in query.classes]
+    sums_step = query.add("sums", ["c.row_key", *sums], f"{joined}\n  GROUP BY c.row_key")
+    logs = [f"s.l{k} + COALESCE(g.l{k}, 0e0) AS l{k}" for k in query.classes]
+    joined = f"{source} AS s LEFT JOIN {sums_step} AS g ON g.row_key = s.row_key"
+    return query.add("looked_up", [*own, *logs], joined)
+
+
+def chosen_sql(number: str, expressions: Sequence[str], first: int) -> str:
+    """Return the expression whose place, counted from `first`, is a number; found by bisection."""
+    if len(expressions) == 1:
+        return expressions[0]
+    half = len(expressions) // 2
+    below, above = chosen_sql(number, expressions[:half], first), chosen_sql(number, expressions[half:], first + half)
+    return f"CASE WHEN {number} < {first + half} THEN {below} ELSE {above} END"
 
 
 def add_family_evidence_step(query: Query, families: Families, source: str, log_prior: Sequence[float]) -> str:
     """Add the step of `add_family_elimination_step`, normalized, by lookups in which a missing parent ends the context."""
     codes = [f"c{i}" for i in sorted({*families.order, *families.parents})]
     logs = [f"{query.dialect.number(x)} AS l{k}" for k, x in enumerate(log_prior)]
-    source = query.add("begun", ["row_key", *codes, *logs], source)
-    source = add_family_lookup_step(query, families, source, ["row_key"])
+    source = query.add("begun", ["row_key", *codes, *logs], source, is_shared=True)
+    source = add_family_lookup_step(query, families, source, [])
     return query.softmax(source, ["row_key"], [math.exp(x) for x in log_prior], is_shared=True)
 
 

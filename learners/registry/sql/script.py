@@ -199,6 +199,10 @@ def _tables(query: Query, writable: Writable, logs_path: str | None) -> Iterator
             f"family INTEGER, cell INTEGER, {logs}",
             chain.from_iterable(families.rows(dialect) for families in writable.families),
         ),
+        "families": (
+            "family INTEGER",
+            [str(families.first + i) for families in writable.families for i in range(len(families.order))],
+        ),
         "factorials": (
             f"n INTEGER, log_factorial {real}",
             (f"{n}, {dialect.number(math.lgamma(n + 1))}" for n in range(len(writable.used) + 2)),

@@ -41,13 +41,14 @@ class Writable(Protocol):
     # Of each network that sums out what is missing; its attributes are those of the schema.
     summing: tuple[Families, ...]
     families: tuple[Families, ...]  # all that the table of logarithms holds
-    # With either, `add_scores` takes rows that differ and have a `row_key`.
     trees: TreesInSQL | None
     discriminant: DiscriminantInSQL | None
     prior: list[float]  # of the classes, where no class can produce a row
 
-    def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
-        """Add the step with l0, l1, …: unnormalized log P(class, row) of rows without missing needed attributes."""
+    def add_scores(self, query: Query, source: str) -> str:
+        """Add the step with `row_key` and l0, l1, …: unnormalized log P(class, row) of rows without missing needed
+        attributes. Each step of rows is shared and has `row_key`, different in each row, and the codes.
+        """
 
     def add_evidence(self, query: Query, source: str) -> str:
         """Add the step with `row_key` and `evidence` of rows, by lookups in which a missing parent ends the context."""
@@ -72,11 +73,12 @@ class NetworkInSQL:
         self._log_prior = model.log_prior.tolist()
         self.prior = np.exp(model.log_prior).tolist()
 
-    def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
+    def add_scores(self, query: Query, source: str) -> str:
         """Add the step of `Writable.add_scores`."""
         codes = [f"c{i}" for i in self.used]
-        source = query.add("begun", [*kept, *codes, *_prior(query, self._log_prior)], source)
-        return add_family_lookup_step(query, self.joint, source, kept)
+        columns = ["row_key", *codes, *_prior(query, self._log_prior)]
+        source = query.add("begun", columns, source, is_shared=True)
+        return add_family_lookup_step(query, self.joint, source, [])
 
     def add_evidence(self, query: Query, source: str) -> str:
         """Add the step of `Writable.add_evidence`."""
@@ -111,9 +113,9 @@ class PoolInSQL:
         self._log_prior = model.log_prior.tolist()
         self.prior = np.exp(model.log_prior).tolist()
 
-    def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
+    def add_scores(self, query: Query, source: str) -> str:
         """Add the step of `Writable.add_scores`."""
-        return self._add_scores(query, source, kept, is_whole=True)
+        return self._add_scores(query, source, [], is_whole=True)
 
     def _add_scores(self, query: Query, source: str, kept: Sequence[str], *, is_whole: bool) -> str:
         n = self.schema.n_attributes
@@ -133,7 +135,8 @@ class PoolInSQL:
                 " + ".join([query.dialect.number(x), *(f"{name}.{name}{k}" for name, _ in besides)]) + f" AS l{k}"
                 for k, x in enumerate(self._log_prior)
             ]
-        source = query.add("views", [*(f"s.{name}" for name in kept), *codes, *scores], joined)
+        own = [f"s.{name}" for name in ("row_key", *kept)]
+        source = query.add("views", [*own, *codes, *scores], joined, is_shared=True)
         return add_family_lookup_step(query, self._pool, source, kept)
 
     def add_evidence(self, query: Query, source: str) -> str:
@@ -143,7 +146,7 @@ class PoolInSQL:
     def add_known(self, query: Query, source: str, *, by_look_ups: bool = False) -> str:
         """Add the step of `Writable.add_known`, mixing the pool and the joint members; see `Joints.share_of_ensemble`."""
         source = self._add_share(query, source)
-        scores = self._add_scores(query, source, ["row_key", "share"], is_whole=False)
+        scores = self._add_scores(query, source, ["share"], is_whole=False)
         pool = query.softmax(scores, ["row_key", "share"], self.prior)
         joints = [self._add_joint(query, source, number, by_look_ups) for number in range(len(self.summing))]
         joined = f"{pool} AS a"

@@ -54,13 +54,10 @@ def add_table_row_answers(
 def _complete(query: Query, writable: Writable, marked: str, kept: Sequence[str]) -> str:
     """Add the step that predicts rows without missing values."""
     codes, where = [f"c{i}" for i in writable.used], f"{marked}\n  WHERE mark = 0"
-    if writable.trees is None and writable.discriminant is None:
-        source = query.add("complete", [*kept, *codes], where)
-        return query.softmax(writable.add_scores(query, source, kept), kept, writable.prior)
     keyed = [*kept, *codes, f"{_key(query.dialect, codes)} AS row_key"]
     complete = query.add("complete", keyed, where, is_shared=True)
     source = query.add("different", ["row_key", *codes], complete, distinct=True, is_shared=True)
-    scored = query.softmax(writable.add_scores(query, source, ["row_key"]), ["row_key"], writable.prior)
+    scored = query.softmax(writable.add_scores(query, source), ["row_key"], writable.prior)
     answers = [*(f"m.{column}" for column in kept), *(f"a.p{k} AS p{k}" for k in query.classes)]
     return query.add("direct", answers, f"{complete} AS m JOIN {scored} AS a ON a.row_key = m.row_key")
 
@@ -77,7 +74,7 @@ def _nulls(query: Query, writable: Writable, marked: str, kept: Sequence[str], n
     nulls = query.add("nulls", [*keyed, "mark"], f"{marked}\n  WHERE mark IN (2, 3)", is_shared=True)
     source = query.add("different_nulls", ["row_key", *codes, "mark"], nulls, distinct=True, is_shared=True)
     whole = query.add("whole_nulls", ["row_key", *codes], f"{source} WHERE mark = 3", is_shared=True)
-    scored = query.softmax(writable.add_scores(query, whole, ["row_key"]), ["row_key"], writable.prior)
+    scored = query.softmax(writable.add_scores(query, whole), ["row_key"], writable.prior)
     counted = ["row_key", *_counted(writable, nullable)]
     own = [f"{code} AS c{i}" for i, code in _hidden_codes(writable, nullable).items()]
     hidden = query.add("hidden_nulls", [*counted, *own, "mark"], source, is_shared=True)
@@ -182,7 +179,7 @@ def _incomplete(query: Query, writable: Writable, rest: str, kept: Sequence[str]
 
 
 def _key(dialect: Dialect, codes: Iterable[str]) -> str:
-    return " || ',' || ".join(f"CAST({code} AS {dialect.text})" for code in codes)
+    return " || ',' || ".join(f"CAST({code} AS {dialect.text})" for code in codes) or "''"
 
 
 def _is_too_much(query: Query, writable: Writable, codes: Mapping[int, str]) -> str:
