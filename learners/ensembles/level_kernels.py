@@ -148,6 +148,7 @@ def level_log_probabilities(tree, x, own, parents, sizes, left_out, first, log_p
             is_left_out = y.size > 0 and y[row] == label
             is_missing = 1 < depth < n_levels and codes[depth - 2] >= sizes[depth - 2]
             read = above
+            logged, log_read = 1.0, 0.0  # below the levels found all estimates are equal
             for level in range(n_levels):
                 if level < depth:
                     alpha, cell, node = tree.concentration[level], cells[level], nodes[level]
@@ -162,7 +163,9 @@ def level_log_probabilities(tree, x, own, parents, sizes, left_out, first, log_p
                 elif not is_missing:
                     read = above
                 if level > 0:
-                    log_p[row, level - 1, place] = np.log(read)
+                    if read != logged:
+                        logged, log_read = read, np.log(read)
+                    log_p[row, level - 1, place] = log_read
 
 
 @kernel

@@ -70,16 +70,16 @@ def attribute_prefix_losses(log_p: Float32s, depths: Sequence[int], rows: Rows, 
         add_attribute_prefix_losses(log_p, levels, rows.log_prior, rows.y, row_weights, first, last, losses)
         return losses
 
-    return np.asarray(sum(_blocks(of_block, rows.y.size, threads)) / rows.y.size)
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        return np.asarray(sum(_blocks(of_block, rows.y.size, threads, pool)) / rows.y.size)
 
 
-def _blocks(of_block: Callable[[int, int], T], n: int, threads: int) -> list[T]:
+def _blocks(of_block: Callable[[int, int], T], n: int, threads: int, pool: ThreadPoolExecutor) -> list[T]:
     """Return the results of all blocks of rows, in order."""
     edges = [(first, min(first + BLOCK_ROWS, n)) for first in range(0, n, BLOCK_ROWS)]
     if threads <= 1 or len(edges) == 1:
         return [of_block(*edge) for edge in edges]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(lambda edge: of_block(*edge), edges))
+    return list(pool.map(lambda edge: of_block(*edge), edges))
 
 
 def fit_term_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -> Floats:
@@ -104,13 +104,13 @@ def fit_term_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -
             gradient = np.zeros(weights.size)
             return loss_of_block(weights, first, last, gradient), gradient
 
-        losses, gradients = zip(*_blocks(of_block, rows.y.size, threads), strict=True)
+        losses, gradients = zip(*_blocks(of_block, rows.y.size, threads, pool), strict=True)
         away = weights - start
         loss = sum(losses) / n + PRIOR_STRENGTH / (2 * n) * float((away * away).sum())
         return loss, np.sum(gradients, axis=0) / n + PRIOR_STRENGTH / n * away
 
     # Its vectors are short: waking BLAS's threads for them takes longer than everything else.
-    with _blas_libraries().limit(limits=1, user_api="blas"):
+    with _blas_libraries().limit(limits=1, user_api="blas"), ThreadPoolExecutor(max(1, threads)) as pool:
         bounds = [(0.0, None)] * start.size
         found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200})
         return np.asarray(found.x)
