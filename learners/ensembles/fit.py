@@ -36,8 +36,16 @@ Solved = dict[Family, Levels]
 # float32 numbers that the log probabilities of one member may take; fewer rows serve where there are many classes.
 MOST_TERMS = 1 << 24
 MOST_ROWS = 12_000
+# Up to the first number of rows structures and weights are learned again in folds: above, the optimism of structures and weights that
+# have seen a row is small, and learning them again is not. Tables of few rows are wide from so many columns and rows times columns on.
+SMALL, WIDE, WIDE_CELLS = 5_000, 40, 50_000
 # What frugal members spare; see `fit_ensemble_members`.
 MORE_PARENTS, FEWEST_MEMBERS, PAYS = 1, 4, 0.003
+
+
+def is_small_and_wide(n_rows: int, n_columns: int) -> bool:
+    """Return True for a table of few rows and so many columns that members and trees have to spare what pays little."""
+    return n_rows <= SMALL and n_columns >= WIDE and n_rows * n_columns >= WIDE_CELLS
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +159,7 @@ def fit_ensemble_members(
     advance: Advance = ignore_progress,
     *,
     frugal: bool = False,
+    few_parents: bool = False,
     has_correction: bool = False,
     n_fitted: int | None = None,
     weights: Floats | None = None,
@@ -161,8 +170,8 @@ def fit_ensemble_members(
 
     The drawn rows, by views, are among those that were counted. If `frugal`, members of one table, which select alike,
     spare what pays little: those after the first have at most `MORE_PARENTS` more parents than it selects, and there
-    are no more once two of them lower the loss of rows left out by less than a share of `PAYS`. With `has_correction`,
-    a correction will ask for the scores of all drawn rows. Weights are fitted to the first `n_fitted` of them, by default
+    are no more once two of them lower the loss of rows left out by less than a share of `PAYS`. With `few_parents`, they have at
+    most `MORE_PARENTS` more parents, too, unless the first selects all that it may have. With `has_correction`, a correction will ask for the scores of all drawn rows. Weights are fitted to the first `n_fitted` of them, by default
     as many as fit in memory; `weights` as of `Rows`, `copies` of the drawn rows as of `Levels`.
     """
     n_classes = counts.class_counts.size
@@ -180,7 +189,8 @@ def fit_ensemble_members(
     losses: list[float] = []
     for number, whole in enumerate(members):
         advance(number, len(members))
-        member = whole.with_parents(fitted[0].k + MORE_PARENTS) if frugal and fitted else whole
+        is_capped = bool(fitted) and (frugal or (few_parents and fitted[0].k < fitted[0].member.most_parents))
+        member = whole.with_parents(fitted[0].k + MORE_PARENTS) if is_capped else whole
         depths = {family: levels[family].n_parents for family in member.families if family in levels}
         lacking = [family for family in member.families if depths.get(family, -1) < len(family.parents)]
         solved = fit_family_trees(counts, lacking, threads)

@@ -32,6 +32,11 @@ class Member:
     # Of the structure's order, over views: the attribute by the member's value cuts, its parents by the coarser ones.
     families: tuple[Family, ...]
 
+    @property
+    def most_parents(self) -> int:
+        """Largest number of parents of an attribute."""
+        return max((len(family.parents) for family in self.families), default=0)
+
     def schema(self, views: Views) -> Schema:
         """Return the schema with each attribute's values as this member groups them."""
         view_of = dict(zip(self.structure.order, (family.attribute for family in self.families), strict=True))

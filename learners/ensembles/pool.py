@@ -17,7 +17,7 @@ from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.folds import random_folds
 from learners.counts.pairwise import PairwiseCounts
 from learners.ensembles.cuts import OF_PAIRS
-from learners.ensembles.fit import Pool, fit_ensemble_members, new_row_log_scores
+from learners.ensembles.fit import Pool, fit_ensemble_members, is_small_and_wide, new_row_log_scores
 from learners.ensembles.levels import Levels
 from learners.ensembles.members import distinct_families, draw_ensemble_members
 from learners.ensembles.model import Entries, spread_codes
@@ -138,8 +138,6 @@ def _compiled(
 
 
 N_FOLDS = 3
-# Above, the optimism of structures and weights that have seen a row is small, and learning them again is not.
-SMALL = 5_000
 
 
 def out_of_fold_scores(
@@ -161,6 +159,7 @@ def out_of_fold_scores(
     views, of_pairs = Views(schema), Views(schema, OF_PAIRS)
     fold = random_folds(rows.x, N_FOLDS, seed, are_copies=copies is not None)
     scores = np.zeros((rows.n_rows, schema.n_classes))
+    few_parents = is_small_and_wide(rows.n_rows, schema.n_attributes)
     for number in range(N_FOLDS):
         advance(number, N_FOLDS)
         whole = rows.rows(fold != number)
@@ -171,7 +170,9 @@ def out_of_fold_scores(
         families.update(views.chunk(whole))
         # All copies of a row are in one fold, so that as many are left out with it here as in the table.
         of_whole = None if copies is None else copies[fold != number]
-        fitted = fit_ensemble_members(families, members, views.chunk(whole), threads, copies=of_whole)
+        fitted = fit_ensemble_members(
+            families, members, views.chunk(whole), threads, few_parents=few_parents, copies=of_whole
+        )
         held = views.chunk(rows.rows(fold == number))
         scores[fold == number] = new_row_log_scores(fitted.members, fitted.levels, families.class_counts, held, threads)
     return scores

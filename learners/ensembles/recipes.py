@@ -13,6 +13,7 @@ from learners.counts.row_samples import EVERYTHING, OF_CLASS, DrawnRows
 from learners.ensembles import large
 from learners.ensembles.budget import MEMBERS, Budget, Choice, choose_ensemble_within_budget
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema
+from learners.ensembles.fit import SMALL
 from learners.ensembles.large import PLAIN, n_rows_drawn, n_rows_kept, plain_member
 from learners.ensembles.members import (
     Member,
@@ -22,7 +23,6 @@ from learners.ensembles.members import (
     limit_member_parents,
 )
 from learners.ensembles.model import EnsembleModel
-from learners.ensembles.pool import SMALL
 from learners.ensembles.training import Training
 from learners.models.parameters import Parameters
 from learners.passes.column_summaries import ColumnSummaries

@@ -15,9 +15,11 @@ from learners.counts.multi_view_counts import ViewedFamilies
 from learners.counts.row_samples import Draw
 from learners.ensembles.budget import Choice
 from learners.ensembles.fit import (
+    SMALL,
     Fitted,
     Pool,
     fit_ensemble_members,
+    is_small_and_wide,
     leave_one_out_log_scores,
     log_softmax,
     max_member_rows_in_memory,
@@ -29,7 +31,7 @@ from learners.ensembles.members import (
     Member,
 )
 from learners.ensembles.model import Correction, EnsembleModel
-from learners.ensembles.pool import N_FOLDS, SMALL, compile_ensemble_pool, out_of_fold_scores
+from learners.ensembles.pool import N_FOLDS, compile_ensemble_pool, out_of_fold_scores
 from learners.ensembles.weights import (
     Rows,
     class_offsets,
@@ -158,6 +160,7 @@ class Training:
                 threads,
                 advance,
                 frugal=frugal,
+                few_parents=is_small_and_wide(self.rows.n_rows, self.schema.n_attributes),
                 has_correction=self.choice.has_correction,
                 n_fitted=n_fitted if self._has_rare else None,
                 weights=weights,

@@ -7,6 +7,7 @@ from learners.classifiers.lookup.look_up_tables import fill_class_log_joints
 from learners.counts.family_counts import FamilyCounts
 from learners.ensembles import fit
 from learners.ensembles.fit import (
+    MORE_PARENTS,
     MOST_ROWS,
     Pool,
     fit_ensemble_members,
@@ -50,6 +51,25 @@ def test_rows_left_out_are_scored_by_the_trees_as_they_were_solved(n_classes):
     assert np.ptp(against, axis=1).max() < 1e-4
     assert np.abs(fitted.scores - expected[: fitted.rows.y.size]).max() < 1e-4
     assert not fitted.levels  # no trees beside tables
+
+
+def test_later_members_have_few_more_parents_than_the_first_selects():
+    """Parents that tell nothing are not solved again for each member; a first member that uses all it may have bounds none."""
+    schema = strategies.schema_of(SIZES, 2)
+    drawn = strategies.chunk_of(1, schema, 2000, 2.0)
+    x = drawn.x.copy()
+    x[3] = (drawn.y + x[0] + x[1] + x[2]) % schema.domain_sizes[3]  # the class tells nothing without all three parents
+    members = (member([0, 1, 2, 3]), member([0, 1, 3, 2]), member([1, 0, 2, 3]))
+    most = []
+    for rows in (drawn, Chunk(x, drawn.y)):
+        counts = FamilyCounts(schema, [family for one in members for family in one.families])
+        counts.update(rows)
+        first, *others = fit_ensemble_members(counts, members, rows, 1, few_parents=True).members
+        assert first.member.most_parents == 3
+        most.append((first.k, [one.member.most_parents for one in others]))
+    (k, bounded), (k_of_all, free) = most
+    assert k < 2 and bounded == [k + MORE_PARENTS] * 2
+    assert k_of_all == 3 and free == [3, 3]
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from learners.classifiers.baselines.boosted import EQUAL_START, CodeTable
 from learners.counts.folds import random_folds
 from learners.counts.information import x_log_x
 from learners.ensembles.correction.forest import flatten_xgboost_forest
+from learners.ensembles.fit import WIDE, is_small_and_wide
 from learners.ensembles.model import Correction
 from learners.ensembles.weights import Rows, fit_term_weights, mean_log_loss
 from learners.kernels.arrays import Codes, Float32s, Floats, Integers, read_only_array
@@ -39,6 +41,9 @@ N_FOLDS = 5
 # Rows times classes from which fewer folds of five tell the number of rounds.
 FEWER, FEWEST = 10_000, 30_000
 MANY_CLASSES = 4
+# Bins of a column of numbers. With few rows, searching the bins of all columns at each node takes most of the time, so a column has
+# at most one bin for these rows, or, if they are more, its part of these bins.
+ROWS_A_BIN, BINS_OF_ALL, FEWEST_BINS, MOST_BINS = 64, 1536, 32, 256
 # Trees of less weight in the pool are not learned again from all rows.
 LITTLE = 0.3
 # Trees of less weight, or of a negative one, are left out.
@@ -71,12 +76,28 @@ class Boosters:
         return Correction(flatten_xgboost_forest(schema, self.boosters, self.weights), self.weights)
 
 
-def _settings(n_classes: int, seed: int) -> dict[str, Any]:
+def n_bins(n_rows: int, n_columns: int) -> int:
+    """Return the number of bins of a column of numbers: fewer if few rows have many columns."""
+    if not is_small_and_wide(n_rows, n_columns):
+        return MOST_BINS
+    return int(np.clip(max(n_rows // ROWS_A_BIN, BINS_OF_ALL // max(1, n_columns)), FEWEST_BINS, MOST_BINS))
+
+
+def n_race_folds(n_rows: int, n_classes: int, n_columns: int) -> int:
+    """Return the number of folds, of five, that choose the rounds; beyond `WIDE` columns, columns count like rows."""
+    work = n_rows * (n_classes - 1)
+    if work * max(WIDE, n_columns) < FEWER * WIDE:
+        return N_FOLDS
+    return 3 if work < FEWEST else 1
+
+
+def _settings(n_classes: int, seed: int, n_bins: int) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "tree_method": "hist",
         "max_depth": DEPTH,
         "learning_rate": 0.1 if n_classes <= MANY_CLASSES else 0.2,
         "subsample": SUBSAMPLE,
+        "max_bin": n_bins,
         "seed": seed,
         "seed_per_iteration": True,  # or else boosters of one thread draw from one stream
         "nthread": 1,
@@ -98,6 +119,7 @@ class _Data:
         self.n_classes = schema.n_classes
         self.margins = scores[:, 1] - scores[:, 0] if schema.n_classes == 2 else scores
         self.types, self.weights = codes.feature_types, weights
+        self.n_bins = n_bins(rows.n_rows, schema.n_attributes)
         self.fold = random_folds(rows.x, N_FOLDS, seed, are_copies=are_copies)
 
     def matrix(self, index: Any, start: float, is_learned: bool = True) -> Any:
@@ -106,7 +128,8 @@ class _Data:
         """
         import xgboost
 
-        kind = xgboost.QuantileDMatrix if is_learned else xgboost.DMatrix  # which is quicker to predict
+        # A plain matrix is quicker to predict.
+        kind = partial(xgboost.QuantileDMatrix, max_bin=self.n_bins) if is_learned else xgboost.DMatrix
         return kind(
             self.x[index],
             self.y[index],
@@ -130,9 +153,7 @@ class _Way:
         """`like`: a configuration with the same start, whose matrices serve again."""
         import xgboost
 
-        n = data.y.size
-        work = n * (data.n_classes - 1)
-        folds = range(N_FOLDS if work < FEWER else 3 if work < FEWEST else 1)
+        folds = range(n_race_folds(data.y.size, data.n_classes, data.x.shape[1]))
         self.data, self.start, self.settings = data, start, settings
         self.held = [np.flatnonzero(data.fold == i) for i in folds]
         self.runs: list[tuple[Any, Any, Any]] = []
@@ -272,14 +293,14 @@ def boost_ensemble_correction(
     with ThreadPoolExecutor(threads) as pool:
 
         def way(name: str) -> _Way:
-            return _Way(data, STARTS[name], _settings(schema.n_classes, seed))
+            return _Way(data, STARTS[name], _settings(schema.n_classes, seed, data.n_bins))
 
         ways = list(pool.map(way, STARTS))
         _race(ways, pool, advance)
         losses = {name: min(one.losses) for name, one in zip(STARTS, ways, strict=True)}
         is_deep = False
         if losses["alone"] < min(BY_RULES * ways[0].losses[0], CERTAIN * _class_entropy(data.y)):
-            deep = _Way(data, STARTS["alone"], _settings(schema.n_classes, seed) | DEEP, like=ways[1])
+            deep = _Way(data, STARTS["alone"], _settings(schema.n_classes, seed, data.n_bins) | DEEP, like=ways[1])
             _race([deep], pool, lambda done, rounds, words="": advance(rounds, rounds, words), losses["alone"])
             if is_deep := min(deep.losses) < (1.0 - DEEPER) * losses["alone"]:
                 ways[1] = deep

@@ -9,6 +9,8 @@ from learners.ensembles.correction.boosting import (
     boost_ensemble_correction,
     boosting_pool_weights,
     has_boosting_converged,
+    n_bins,
+    n_race_folds,
 )
 from learners.ensembles.weights import Rows, fit_term_weights
 from learners.passes.engine import ignore_progress
@@ -73,6 +75,37 @@ def test_deep_trees_are_tried_where_a_rule_has_many_conditions():
     )
     assert of_rule is not None and of_rule.facts["deep"] and of_rule.facts["left_out_losses"]["alone"] < 0.05
     assert of_noise is None or not of_noise.facts["deep"]
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_columns", "bins"),
+    [
+        (100, 300, 256),
+        (1_200, 40, 256),
+        (5_000, 39, 256),
+        (2_000, 40, 38),
+        (2_000, 300, 32),
+        (5_000, 300, 78),
+        (5_001, 300, 256),
+    ],
+)
+def test_few_rows_of_many_columns_get_fewer_bins(n_rows, n_columns, bins):
+    assert n_bins(n_rows, n_columns) == bins
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_classes", "n_columns", "n_folds"),
+    [
+        (2_000, 4, 40, 5),
+        (2_000, 4, 80, 3),
+        (1_000, 2, 300, 5),
+        (2_000, 2, 300, 3),
+        (6_000, 3, 10, 3),
+        (20_000, 3, 5, 1),
+    ],
+)
+def test_much_work_is_left_to_fewer_folds(n_rows, n_classes, n_columns, n_folds):
+    assert n_race_folds(n_rows, n_classes, n_columns) == n_folds
 
 
 def test_trees_from_nothing_stay_only_where_they_pay():
