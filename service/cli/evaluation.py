@@ -260,14 +260,18 @@ def evaluation_summary_line(metrics: JSONMapping) -> str:
         majority = "" if largest is None else f" (largest class {largest:.1%})"
         if n_unknown := metrics.get("n_unknown_class_rows"):
             rows += f", {n_unknown:,} of them of classes not seen in training"
-        return f"right {1 - metrics['zero_one_loss']:.1%}{majority}, log loss {_three_digits(metrics['log_loss'])}{prior}, {rows}"
+        return f"right {1 - metrics['zero_one_loss']:.1%}{majority}, log loss {_with_error(metrics, 'log_loss')}{prior}, {rows}"
     if metrics.get("log_likelihood") is not None:
-        return f"log likelihood {_three_digits(metrics['log_likelihood'])} per row, {rows}"
+        return f"log likelihood {_with_error(metrics, 'log_likelihood')} per row, {rows}"
     return ""
 
 
-def _three_digits(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+def _with_error(metrics: JSONMapping, name: str) -> str:
+    """Format a metric with its standard error, which versions of earlier releases lack."""
+    value, error = metrics[name], metrics.get(f"{name}_error")
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
 
 
 def suggested_next_commands(name: str, learner: str, column: str | None, workspace: str | None) -> str:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from learners.circuits.model import CircuitModel
 from learners.models.estimation import Average
 from learners.models.model import Model
@@ -178,8 +176,7 @@ def evaluate_versions(
     differences = []
     for own in losses[1:]:
         more = own - losses[0]
-        error = float(more.std(ddof=1) / np.sqrt(more.size)) if more.size > 1 else None
-        differences.append({"log_loss": float(more.mean()), "standard_error": error})
+        differences.append({"log_loss": float(more.mean()), "standard_error": scoring.standard_error(more)})
     return {"models": models, "differences": differences} | ({"warnings": warnings} if warnings else {})
 
 

@@ -1,5 +1,6 @@
 """Scoring: predictions, metrics and scored Parquet files, batch by batch."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -90,17 +91,24 @@ def mean_log_likelihood(model: Model, source: Source, report: Report = ignore_re
         from learners.orders.queries.predictive import NoTables
 
         return {"n_test_rows": 0, "unmeasured": str(NoTables())}  # after hours of learning no reason to fail
-    total, n_rows, n_possible = 0.0, 0, 0
+    total, squares, n_rows, n_possible = 0.0, 0.0, 0, 0
     for batch in source.batches():
         logs = kind.log_likelihood(model, batch)
-        possible = np.isfinite(logs)
-        total += float(logs[possible].sum())
-        n_possible += int(np.count_nonzero(possible))
+        possible = logs[np.isfinite(logs)]
+        total, squares = total + float(possible.sum()), squares + float(possible @ possible)
+        n_possible += possible.size
         n_rows += batch.num_rows
         report({"rows_done": n_rows, "rows_total": source.n_rows})
     if not n_rows:
         raise EmptyData(NO_ROWS)
-    metrics = {"log_likelihood": total / max(1, n_possible), "n_impossible": n_rows - n_possible, "n_test_rows": n_rows}
+    mean = total / max(1, n_possible)
+    variance = max(0.0, squares - total * mean) / max(1, n_possible - 1)
+    metrics = {
+        "log_likelihood": mean,
+        "log_likelihood_error": math.sqrt(variance / n_possible) if n_possible > 1 else None,
+        "n_impossible": n_rows - n_possible,
+        "n_test_rows": n_rows,
+    }
     if posterior is None:
         return metrics
     if not n_possible:
@@ -156,10 +164,18 @@ def measure_model(
         raise EmptyData(NO_ROWS)
     y, n_classes = np.concatenate(labels), model.schema.n_classes
     n_unknown = int(np.count_nonzero(y >= n_classes))
-    metrics = asdict(metrics_from_row_scores(scores)) | {"n_test_rows": len(y)}
+    metrics = asdict(metrics_from_row_scores(scores)) | {
+        "log_loss_error": standard_error(row_log_losses(scores)),
+        "n_test_rows": len(y),
+    }
     metrics |= {"n_unknown_class_rows": n_unknown} if n_unknown else {}
     full = model_report_from_scores(model, scores, y, counted, worth.measure()) if is_reported else None
     return Measurement(metrics, scores, class_prior_baseline_losses(y, n_classes), full, unlike.warnings())
+
+
+def standard_error(losses: Probabilities) -> float | None:
+    """Return the standard error of the mean of losses, (n_rows,) float64; None of fewer than two."""
+    return float(losses.std(ddof=1) / np.sqrt(losses.size)) if losses.size > 1 else None
 
 
 def row_log_losses(scores: Sequence[RowScores]) -> Probabilities:

@@ -206,5 +206,5 @@ def test_a_manifest_is_not_read_beyond_its_end(table):
     from learners.passes.sources.lake import iceberg_files
 
     decoder = iceberg_files.avro_file.new_decoder(b"\x80\x01" + b"x" * 8)  # 64 bytes of text, of which 8 are there
-    with pytest.raises(EOFError):
+    with pytest.raises(EOFError, match="EOF"):
         decoder.read_utf8()

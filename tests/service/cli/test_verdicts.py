@@ -109,6 +109,10 @@ def test_models_of_different_columns_are_not_put_side_by_side(trained):
             KEPT_BACK | {"evaluated_on": "hold-out"},
             "right 80.1%, log loss 0.430 (class shares 0.610), 3,000 rows kept back",
         ),
+        (
+            KEPT_BACK | {"log_loss_error": 0.0123},
+            "right 80.1%, log loss 0.430 ± 0.012 (class shares 0.610), 3,000 rows measured",
+        ),
         ({"log_likelihood": -3.25, "n_test_rows": 7}, "log likelihood -3.250 per row, 7 rows measured"),
     ],
 )

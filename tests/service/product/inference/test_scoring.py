@@ -15,7 +15,7 @@ from learners.errors import SourceError
 from learners.passes.sources.file_opening import uri_filesystem
 from learners.registry import recipes
 from service.product.inference.density_rows import Filling, write_density_scores, write_imputed_rows
-from service.product.inference.scoring import SLOW_ROWS, score_files, scored_batches
+from service.product.inference.scoring import SLOW_ROWS, measure_model, score_files, scored_batches
 from service.product.outputs import output_destination
 from service.requests.problems import InvalidRequest
 
@@ -137,3 +137,15 @@ def test_a_file_of_a_store_appears_when_it_is_whole(path, model, monkeypatch):
     with pytest.raises(SourceError, match=r"memory://shop/b.parquet: cannot be written \(the store is gone\)"):
         place.put(path)
     assert len(store.get_file_info(pafs.FileSelector(folder))) == 1
+
+
+@pytest.mark.parametrize(("target", "name"), [("class", "log_loss"), (None, "log_likelihood")])
+def test_a_measured_mean_has_the_standard_error_of_its_rows(target, name, path, model):
+    circuit = None if target else drive(recipes.learner("spn", {"passes": 2, "states": 2}, None), Source.open(path))
+    table = pq.read_table(path).slice(0, 60)
+    of_rows = [measure_model(circuit or model, Source.of_table(table.slice(i, 1))).metrics for i in range(60)]
+    assert of_rows[0][f"{name}_error"] is None, "one row has no standard error"
+    losses = np.array([one[name] for one in of_rows])
+    found = measure_model(circuit or model, Source.of_table(table)).metrics
+    assert found[name] == pytest.approx(losses.mean())
+    assert found[f"{name}_error"] == pytest.approx(losses.std(ddof=1) / np.sqrt(60))
