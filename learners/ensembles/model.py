@@ -304,9 +304,11 @@ class EnsembleModel(ModelDefaults):
 
     def _disagreement_of_members(self, x: Codes) -> Floats:
         """Variance of the members' log probabilities, (n_rows, n_classes), which reflects uncertainty about structures
-        and cut points.
+        and cut points; zero if no member has a term.
         """
         n_members = len(self._member_ranges)
+        if not n_members:
+            return np.zeros((x.shape[1], self.schema.n_classes))
         tables = self._tables._replace(log_prior=self._tables.log_prior / n_members)
         freeze_arrays(tables.log_prior)
         total, squares = np.zeros((2, x.shape[1], self.schema.n_classes))
@@ -368,6 +370,10 @@ class EnsembleModel(ModelDefaults):
         exist.
         """
         every = self.members
+        if not every:
+            raise InvalidParameter(
+                "member", member, because="no column says anything of the class, so no member has edges"
+            )
         if not 0 <= member < len(every):
             raise InvalidParameter("member", member, f"from 0 to {len(every) - 1}, a member of the ensemble")
         target = self.schema.target or "class"

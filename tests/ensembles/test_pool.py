@@ -5,10 +5,11 @@ from functools import partial
 from itertools import product
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.special import logsumexp
 
-from learners import load_model
+from learners import Source, drive, encode, learner, load_model
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.ensembles.cuts import OF_PAIRS, member_parent_grouping_index
@@ -17,7 +18,7 @@ from learners.ensembles.members import distinct_families, draw_ensemble_members
 from learners.ensembles.model import spread_codes, spreads_from_codes
 from learners.ensembles.pool import GRID, on_grid
 from learners.ensembles.recipes import draw_max_parents_per_member
-from learners.errors import InvalidArray
+from learners.errors import InvalidArray, InvalidParameter
 from learners.schema import Chunk
 from learners.schema.encoding.column_views import Views
 from tests.naive import ensembles as naive
@@ -164,3 +165,19 @@ def test_terms_keep_sixteen_bits_behind_the_point():
     assert np.abs(on_grid(terms, 0.7) - 0.7 * terms).max() <= 0.51 / GRID
     assert np.array_equal(on_grid(on_grid(terms, 0.7), 1.0), on_grid(terms, 0.7))
     assert on_grid(np.array([-np.inf], np.float32), 0.7)[0] == -np.inf
+
+
+@pytest.mark.parametrize("name", ["eskdb", "auto"])
+def test_members_without_a_term_answer_the_class_shares_with_bounds(name):
+    rng = np.random.default_rng(1)
+    table = pa.table({"id": rng.integers(0, 900, 2500).astype(str), "word": rng.choice(list("abc"), 2500)})
+    table = table.append_column("class", pa.array(rng.choice(["no", "yes"], 2500, p=[0.6, 0.4])))
+    model = drive(learner(name, {}, "class"), Source.of_table(table))
+    assert not model.members, "noise with many values gets no weight"
+    for rows in (table.slice(0, 9), table.slice(0, 9).drop_columns(["id"])):
+        chunk = encode(rows, model.schema)
+        low, high = model.credible_intervals(chunk)
+        p = model.predict_proba(chunk)
+        assert (low <= p).all() and (p <= high).all() and p == pytest.approx(np.tile(p[0], (9, 1)), abs=0.05)
+    with pytest.raises(InvalidParameter, match="no column says anything of the class"):
+        model.member_structure(0)
