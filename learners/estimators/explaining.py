@@ -47,7 +47,7 @@ class Explaining:
         """Return lower and upper bounds of the class probabilities, (n_rows, n_classes) float64 each.
 
         The bounds cover the sampling error of the training rows at this level, if the learned structure, weights and trees are right. On
-        known networks, bounds at 0.9 held the true probability of 3 to 89 % of complete rows: see docs/results/intervals.md. A
+        known networks, bounds at 0.9 held the true probability of 2 to 88 % of complete rows: see docs/results/intervals.md. A
         `CircuitPosterior` gives central credible intervals. Single networks need estimator hdp or hdp-map.
 
         Raises InvalidParameter if the model has no posterior, or the level is not between 0 and 1.
