@@ -60,6 +60,7 @@ def model_monitoring_screen(request: Request) -> JSONObject:
         "against": against,
         "references": AGAINST,
         "reason": None,
+        "earlier": [],
         "alerts": product.list_alerts(workspace, shown.name)[:MOST],
         "rule": product.alert_rule(workspace, shown.name),
         "calls": [

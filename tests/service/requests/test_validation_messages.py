@@ -55,7 +55,11 @@ def test_a_query_refuses_members_that_it_does_not_have(site, kind, known):
         (["models", "alias", "weather@1", "7"], 1, ["'7' is not a valid name for an alias"]),
         (["jobs", "submit", '{"kind": "trin"}'], 2, ["'trin'", "'train', 'evaluate'"]),
         (["jobs", "submit", '{"kind": "schema", "datset": "x"}'], 2, ["job.schema.datset", "similar: dataset"]),
-        (["forget", "weather", "--where", "user_id ="], 1, ["'user_id =' cannot be used", "ends too early"]),
+        (
+            ["forget", "weather", "--name-of", "model", "--where", "user_id ="],
+            1,
+            ["'user_id =' cannot be used", "ends too early"],
+        ),
         (["jobs", "--limit", "x"], 2, ["--limit", "must be a whole number"]),
     ],
 )
