@@ -86,11 +86,10 @@ def one_line_error_text(error: Exception) -> str:
     """Return the text of an error on one line, without URI secrets, whole data rows, or library stack traces."""
     text = " ".join(str(error)[:MOST_READ].split())
     shown = redact_uri_secrets(_NOT_SHOWN.sub(r"\1", text))
-    return (
-        shown
-        if len(shown) <= MOST_SHOWN
-        else f"{shown[: MOST_SHOWN - 1].rpartition(' ')[0] or shown[: MOST_SHOWN - 1]}…"
-    )
+    if len(shown) <= MOST_SHOWN:
+        return shown
+    cut = shown[: MOST_SHOWN - 1]
+    return f"{cut.rpartition(' ')[0] or cut}…"
 
 
 class LearnerError(Exception):

@@ -36,8 +36,9 @@ Solved = dict[Family, Levels]
 # float32 numbers that the log probabilities of one member may take; fewer rows serve where there are many classes.
 MOST_TERMS = 1 << 24
 MOST_ROWS = 12_000
-# Up to the first number of rows structures and weights are learned again in folds: above, the optimism of structures and weights that
-# have seen a row is small, and learning them again is not. Tables of few rows are wide from so many columns and rows times columns on.
+# Up to this number of rows, structures and weights are learned again in folds: above, the optimism of structures and
+# weights that have seen a row is small, and learning them again is not. Such tables are wide from so many columns and
+# cells on.
 SMALL, WIDE, WIDE_CELLS = 5_000, 40, 50_000
 # What frugal members spare; see `fit_ensemble_members`.
 MORE_PARENTS, FEWEST_MEMBERS, PAYS = 1, 4, 0.003
@@ -170,9 +171,10 @@ def fit_ensemble_members(
 
     The drawn rows, by views, are among those that were counted. If `frugal`, members of one table, which select alike,
     spare what pays little: those after the first have at most `MORE_PARENTS` more parents than it selects, and there
-    are no more once two of them lower the loss of rows left out by less than a share of `PAYS`. With `few_parents`, they have at
-    most `MORE_PARENTS` more parents, too, unless the first selects all that it may have. With `has_correction`, a correction will ask for the scores of all drawn rows. Weights are fitted to the first `n_fitted` of them, by default
-    as many as fit in memory; `weights` as of `Rows`, `copies` of the drawn rows as of `Levels`.
+    are no more once two of them lower the loss of rows left out by less than a share of `PAYS`. With `few_parents`, they
+    have at most `MORE_PARENTS` more parents, too, unless the first selects all that it may have. With `has_correction`,
+    a correction will ask for the scores of all drawn rows. Weights are fitted to the first `n_fitted` of them, by
+    default as many as fit in memory; `weights` as of `Rows`, `copies` of the drawn rows as of `Levels`.
     """
     n_classes = counts.class_counts.size
     n = n_fitted or min(drawn.n_rows, max_member_rows_in_memory(members, n_classes))

@@ -81,6 +81,11 @@ def metrics_from_row_scores(parts: Sequence[RowScores]) -> Metrics:
     )
 
 
+def standard_error(values: Floats) -> float | None:
+    """Return the standard error of the mean of independent values, (n,) float64; None of fewer than two."""
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
+
+
 def class_prior_baseline_losses(y: ArrayLike, n_classes: int) -> dict[str, float]:
     """Return the losses of predicting the class shares alone: the baseline that a model should beat.
 

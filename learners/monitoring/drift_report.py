@@ -128,10 +128,11 @@ def _surprise_words(window: ServedCounts, reference: Reference) -> str:
 
 def _of_quality(one: Finding, is_time: bool) -> Cause:
     more = "more" if one.effect > 0 else "fewer"
-    words = f"{one.column} {_WORDS[one.kind]} in {more} rows ({points_text(one.effect)} percentage points)"
+    what = _WORDS[one.kind].replace("numbers", "times") if is_time else _WORDS[one.kind]
+    words = f"{one.column} {what} in {more} rows ({points_text(one.effect)} percentage points)"
     if one.kind == "out_of_range" and one.effect > 0:
         if is_time:
-            words = words.replace("numbers", "times") + ": these are other days than those of training, or wrong times"
+            words += ": these are other days than those of training, or wrong times"
         elif one.effect > GOES_ON:
             words += ": the number grows with time, or has another unit"
         else:

@@ -172,9 +172,8 @@ def _key(*content: object) -> int:
 
 
 NO_CUT = "its values do not predict the class on their own"
-STORED_NO_CUT = (
-    "no cut point tells the classes apart"  # in the models of release 0.2.0, and in the keys of stored counts
-)
+# In models of release 0.2.0, and in the keys of stored counts.
+STORED_NO_CUT = "no cut point tells the classes apart"
 
 
 @dataclass(frozen=True)

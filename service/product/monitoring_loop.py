@@ -14,6 +14,7 @@ import numpy as np
 import scipy
 import structlog
 
+from learners.evaluation.metrics import standard_error
 from learners.monitoring.drift_findings import estimated_prediction_metrics
 from learners.schema import Chunk
 from service.product.monitoring.alerting import alert_rule, update_model_alerts
@@ -195,7 +196,7 @@ def compare_with_previous(workspace: Workspace, name: str, min_labels: int, now:
         for one in (own, other)
     ]
     difference = losses[0] - losses[1]
-    error = float(difference.std(ddof=1) / np.sqrt(y.size))
+    error = standard_error(difference)
     worse = float(scipy.special.ndtr(float(difference.mean()) / error)) if error else 0.5
     figures: JSONObject = {
         "n_rows": int(y.size),

@@ -258,6 +258,16 @@ def test_another_window_may_be_the_reference(watched, scored):
     assert not found["is_drifting"]
 
 
+def test_rows_whose_columns_no_longer_depend_on_each_other_are_rarer(watched, scored):
+    rng, table = np.random.default_rng(0), problems.rows(N_ROWS, 9)
+    shuffled = pa.table({name: table[name].take(pa.array(rng.permutation(N_ROWS))) for name in table.column_names})
+    last = collect(ServedCounts(watched), Source.of_table(shuffled))
+    for window, reference, words in ((last, scored, "rarer"), (scored, last, "more common")):
+        causes = drift_report(window, served_reference("last week", reference))["causes"]
+        (found,) = (cause["words"] for cause in causes if cause["kind"] == "surprise")
+        assert re.match(rf"the model finds whole rows {words}: surprise [\d.]+ nats per row, [\d.]+ in the", found)
+
+
 def test_no_rows_are_refused(watched, scored):
     with pytest.raises(EmptyData, match="no rows to compare"):
         drift_report(ServedCounts(watched), training_reference(watched, scored))

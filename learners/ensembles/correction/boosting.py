@@ -41,8 +41,8 @@ N_FOLDS = 5
 # Rows times classes from which fewer folds of five tell the number of rounds.
 FEWER, FEWEST = 10_000, 30_000
 MANY_CLASSES = 4
-# Bins of a column of numbers. With few rows, searching the bins of all columns at each node takes most of the time, so a column has
-# at most one bin for these rows, or, if they are more, its part of these bins.
+# Bins of a column of numbers. With few rows, searching the bins of all columns at each node takes most of the time, so a
+# column has one bin for so many rows, or its part of the bins of all, whichever are more.
 ROWS_A_BIN, BINS_OF_ALL, FEWEST_BINS, MOST_BINS = 64, 1536, 32, 256
 # Trees of less weight in the pool are not learned again from all rows.
 LITTLE = 0.3
@@ -76,7 +76,7 @@ class Boosters:
         return Correction(flatten_xgboost_forest(schema, self.boosters, self.weights), self.weights)
 
 
-def n_bins(n_rows: int, n_columns: int) -> int:
+def bins_of_column(n_rows: int, n_columns: int) -> int:
     """Return the number of bins of a column of numbers: fewer if few rows have many columns."""
     if not is_small_and_wide(n_rows, n_columns):
         return MOST_BINS
@@ -119,7 +119,7 @@ class _Data:
         self.n_classes = schema.n_classes
         self.margins = scores[:, 1] - scores[:, 0] if schema.n_classes == 2 else scores
         self.types, self.weights = codes.feature_types, weights
-        self.n_bins = n_bins(rows.n_rows, schema.n_attributes)
+        self.n_bins = bins_of_column(rows.n_rows, schema.n_attributes)
         self.fold = random_folds(rows.x, N_FOLDS, seed, are_copies=are_copies)
 
     def matrix(self, index: Any, start: float, is_learned: bool = True) -> Any:

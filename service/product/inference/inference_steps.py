@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from learners.circuits.model import CircuitModel
+from learners.evaluation.metrics import standard_error
 from learners.models.estimation import Average
 from learners.models.model import Model
 from learners.models.query import AnyQuery
@@ -176,7 +177,7 @@ def evaluate_versions(
     differences = []
     for own in losses[1:]:
         more = own - losses[0]
-        differences.append({"log_loss": float(more.mean()), "standard_error": scoring.standard_error(more)})
+        differences.append({"log_loss": float(more.mean()), "standard_error": standard_error(more)})
     return {"models": models, "differences": differences} | ({"warnings": warnings} if warnings else {})
 
 

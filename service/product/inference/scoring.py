@@ -20,6 +20,7 @@ from learners.evaluation.metrics import (
     class_prior_baseline_losses,
     metrics_from_row_scores,
     score_probability_rows,
+    standard_error,
 )
 from learners.evaluation.model_report import ColumnCounts, ModelReport, model_report_from_scores, report_column_counts
 from learners.models.explanation import explain
@@ -171,11 +172,6 @@ def measure_model(
     metrics |= {"n_unknown_class_rows": n_unknown} if n_unknown else {}
     full = model_report_from_scores(model, scores, y, counted, worth.measure()) if is_reported else None
     return Measurement(metrics, scores, class_prior_baseline_losses(y, n_classes), full, unlike.warnings())
-
-
-def standard_error(losses: Probabilities) -> float | None:
-    """Return the standard error of the mean of losses, (n_rows,) float64; None of fewer than two."""
-    return float(losses.std(ddof=1) / np.sqrt(losses.size)) if losses.size > 1 else None
 
 
 def row_log_losses(scores: Sequence[RowScores]) -> Probabilities:

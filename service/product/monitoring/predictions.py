@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 
+from learners.evaluation.metrics import standard_error
 from learners.kernels.arrays import Array, Codes, Floats, Integers
 from learners.schema import Schema
 from learners.schema.schema import Value
@@ -174,13 +175,12 @@ def labelled_prediction_report(labelled: Labelled, measured: Mapping[str, object
     is_right = best == labelled.y
     one_hot = np.zeros_like(labelled.p)
     one_hot[np.arange(n), labelled.y] = 1
-    error = float(losses.std(ddof=1) / np.sqrt(n)) if n > 1 else None
     before = measured.get("log_loss")
     return head | {
         "accuracy": float(is_right.mean()),
         "expected_accuracy": float(confidence.mean()),
         "log_loss": float(losses.mean()),
-        "log_loss_error": error,
+        "log_loss_error": standard_error(losses),
         "log_loss_in_training": before if isinstance(before, float) else None,
         "brier": float(((labelled.p - one_hot) ** 2).sum(axis=1).mean()),
         "ece": _calibration_error(confidence, is_right),

@@ -6,10 +6,10 @@ import pytest
 from learners.ensembles.correction.boosting import (
     MOST_ROUNDS,
     PATIENCE,
+    bins_of_column,
     boost_ensemble_correction,
     boosting_pool_weights,
     has_boosting_converged,
-    n_bins,
     n_race_folds,
 )
 from learners.ensembles.weights import Rows, fit_term_weights
@@ -90,7 +90,7 @@ def test_deep_trees_are_tried_where_a_rule_has_many_conditions():
     ],
 )
 def test_few_rows_of_many_columns_get_fewer_bins(n_rows, n_columns, bins):
-    assert n_bins(n_rows, n_columns) == bins
+    assert bins_of_column(n_rows, n_columns) == bins
 
 
 @pytest.mark.parametrize(

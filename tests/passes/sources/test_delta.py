@@ -169,7 +169,7 @@ def test_a_log_nested_without_end_is_refused(written):
     "line", ['{"x": ' + '{"a": ' * 50_000 + "1" + "}" * 50_001, '{"add": null}', '{"add": {}}', "[]", "{"]
 )
 def test_a_commit_that_is_not_understood_tells_no_rewrites(written, line):
-    """Rows are counted again then; `add: null` is how some writers say that there is none."""
+    """Rows are counted again then; `add: null` is how some writers leave it out."""
     old = read_delta_snapshot(LOCAL, str(written.root), str(written.root), None)
     log = written.root / "_delta_log" / f"{written.version + 1:020}.json"
     log.write_text(line)

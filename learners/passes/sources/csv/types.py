@@ -34,16 +34,8 @@ CHAINS: tuple[tuple[pa.DataType, ...], ...] = (
 )
 # As pyarrow has them: missing values, unless they are in quotes or a model has learned them as values.
 NULLS = tuple(pacsv.ConvertOptions().null_values)
-SEEM_MISSING = (
-    "None",
-    "Null",
-    "<NA>",
-    "?",
-    "-",
-    "--",
-    ".",
-    "missing",
-)  # texts that other programs write or read as missing
+# Texts that other programs write or read as missing.
+SEEM_MISSING = ("None", "Null", "<NA>", "?", "-", "--", ".", "missing")
 AS_IT_IS = Reading()
 Types = Mapping[str, pa.DataType | Reading]  # of columns by name, and of all under "*"
 NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal")
