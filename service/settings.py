@@ -180,6 +180,11 @@ class Settings(BaseSettings):
     max_upload_bytes: int = Field(
         default=2**30, ge=1024, description="Largest data file that can be uploaded, in bytes."
     )
+    upload_quota_bytes: int | None = Field(
+        default=None,
+        ge=4096,
+        description="Maximum total size of the uploaded files, in bytes; each counts at least 4 KiB. Default: no limit.",
+    )
     max_model_bytes: int | None = Field(
         default=None,
         ge=2**20,

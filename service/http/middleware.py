@@ -26,6 +26,7 @@ from service.http.api.bodies import (
     Hold,
     InFlight,
     check_content_encoding,
+    check_no_content_range,
     content_length,
     read_body,
     send_problem_body,
@@ -247,6 +248,7 @@ class BodyLimit:
     async def _with_body(self, scope: Scope, receive: Receive, send: Send, hold: Hold) -> None:
         try:
             check_content_encoding(scope)
+            check_no_content_range(scope)
             most = self._most_bytes(scope)
             body = await read_body(receive, content_length(scope), most, hold) if most else b""
             body = body.removeprefix(codecs.BOM_UTF8)

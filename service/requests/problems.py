@@ -42,6 +42,10 @@ class BodyTooLarge(ServiceError, ValueError):
     """A body or a batch beyond the configured limits."""
 
 
+class QuotaExceeded(ServiceError, ValueError):
+    """An upload beyond the space that all uploaded files may take."""
+
+
 class UnsupportedMediaType(ServiceError, ValueError):
     """A content type that the endpoint does not read."""
 
@@ -99,6 +103,7 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (MalformedBody, 400, "Malformed body"),
     (InvalidRequest, 422, "Invalid request"),
     (BodyTooLarge, 413, "Body too large"),
+    (QuotaExceeded, 507, "Upload quota exceeded"),
     (UnsupportedMediaType, 415, "Unsupported media type"),
     (Conflict, 409, "Conflict"),
     (PreconditionFailed, 412, "Precondition failed"),

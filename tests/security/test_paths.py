@@ -18,7 +18,7 @@ from learners.passes.sources.source import Source
 from service import product
 from service.jobs.steps import Run, ignore_report
 from service.product.datasets.data_sources import open_data_source
-from service.product.datasets.registration import dataset_upload_path
+from service.product.datasets.uploads import dataset_upload_path
 from service.requests.problems import OutsideRoots
 from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings

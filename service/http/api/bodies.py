@@ -16,7 +16,7 @@ from learners.passes.memory import release_free_memory
 from service.http.api.json_bodies import check_decoded_size
 from service.requests import problems
 from service.requests.abandonment import ASKED, Asked
-from service.requests.problems import BodyTooLarge, Overloaded, UnsupportedMediaType
+from service.requests.problems import BodyTooLarge, MalformedBody, Overloaded, UnsupportedMediaType
 
 WORTH_GIVING_BACK = 64 << 20
 UNCOUNTED = 64 << 10  # the thousands of small requests are not worth a lock
@@ -75,6 +75,25 @@ def check_content_encoding(scope: Scope) -> None:
     encoding = scope["fewpass.headers"].get(b"content-encoding", b"").decode("latin-1").strip()
     if encoding.lower() not in ("", "identity"):
         raise UnsupportedMediaType(f"Content-Encoding {encoding[:80]!r} is not supported. Send the body uncompressed.")
+
+
+def check_no_content_range(scope: Scope) -> None:
+    """Refuse a body that is a part of another (MalformedBody)."""
+    if b"content-range" in scope["fewpass.headers"]:
+        raise MalformedBody("Content-Range is not supported. Send the whole body in one request.")
+
+
+def check_whole_body(scope: Scope) -> None:
+    """Refuse a body that is a part of a file (MalformedBody), a compressed file or a form with a file in it
+    (UnsupportedMediaType): stored as it is, it would be another file.
+    """
+    check_no_content_range(scope)
+    check_content_encoding(scope)
+    kind = scope["fewpass.headers"].get(b"content-type", b"").decode("latin-1").strip()
+    if kind.lower().startswith("multipart/"):
+        raise UnsupportedMediaType(
+            f"Content type {kind.partition(';')[0][:80]!r} is not supported. Send the bytes of the file alone, as curl -T does."
+        )
 
 
 def content_length(scope: Scope) -> int | None:

@@ -98,9 +98,17 @@ async def upload_dataset_file_endpoint(
     """
     place = product.dataset_upload_path(workspace, name, file)
     with write_file_atomically(place) as draft:
-        n_bytes = await write_body_to_file(request, draft, workspace.settings.max_upload_bytes)
+        reserve = partial(product.reserve_upload_space, workspace, draft)
+        n_bytes = await write_body_to_file(request, draft, workspace.settings.max_upload_bytes, reserve)
     await anyio.to_thread.run_sync(product.record_upload, workspace, name, file, n_bytes)
     return UploadShape(uri=str(place), n_bytes=n_bytes)
+
+
+@needs_role(Role.ADMIN)
+@router.delete("/{name}/files/{file}", name="delete_upload", status_code=204, summary="Delete an uploaded file")
+def delete_uploaded_file_endpoint(name: str, file: str, workspace: Ours) -> None:
+    """Delete an uploaded file. Data sets that name it stay; their next training needs another file."""
+    product.delete_upload(workspace, name, file)
 
 
 @router.get("", name="list_all", summary="List data sets")

@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from learners.errors import Cancelled
 from learners.passes.threads import available_cores
-from service.http.api.bodies import UNCOUNTED, content_length, send_body
+from service.http.api.bodies import UNCOUNTED, check_whole_body, content_length, send_body
 from service.http.api.json_bodies import is_json_content_type
 from service.requests.abandonment import check_still_asked
 from service.requests.json_values import JSONObject, ShownObject
@@ -222,18 +222,43 @@ async def receive_tar_upload(request: Request) -> AsyncIterator[Path]:
         yield path
 
 
-async def write_body_to_file(request: Request, path: Path, max_bytes: int) -> int:
-    """Write the body to a file piece by piece and return its size in bytes; raises BodyTooLarge above `max_bytes`."""
-    n_bytes = content_length(request.scope) or 0
+AHEAD_BYTES = 8 << 20  # reserved at once for a body whose length is unknown
+
+
+async def write_body_to_file(
+    request: Request, path: Path, max_bytes: int, reserve: Callable[[int, int], int] | None = None
+) -> int:
+    """Write the body to a file piece by piece and return its size in bytes.
+
+    `reserve`, called in a thread with the least and the most bytes to reserve for the file, returns how many it has
+    reserved; or raises. Raises BodyTooLarge above `max_bytes`; MalformedBody or UnsupportedMediaType if the body is not
+    the bytes of the whole file.
+    """
+    check_whole_body(request.scope)
+    declared = content_length(request.scope)
+    check_file_size(declared or 0, max_bytes)
+    n_reserved = 0
+
+    async def extend(n_bytes: int) -> int:
+        most = n_bytes if declared is not None else min(n_bytes + AHEAD_BYTES, max_bytes)
+        return most if reserve is None else await anyio.to_thread.run_sync(reserve, n_bytes, most)
+
     with path.open("wb") as file:
+        n_reserved = await extend(declared or 0)
         async for chunk in request.stream():
-            n_bytes = max(n_bytes, file.tell() + len(chunk))
-            if n_bytes > max_bytes:
-                raise BodyTooLarge(
-                    f"The file has {n_bytes} bytes or more; the limit is {max_bytes}.", max_bytes=max_bytes
-                )
+            end = file.tell() + len(chunk)
+            check_file_size(end, max_bytes)
+            if end > n_reserved:
+                n_reserved = await extend(end)
             file.write(chunk)
+        file.truncate()
         return file.tell()
+
+
+def check_file_size(n_bytes: int, max_bytes: int) -> None:
+    """Refuse a file of more than `max_bytes` (BodyTooLarge)."""
+    if n_bytes > max_bytes:
+        raise BodyTooLarge(f"The file has {n_bytes} bytes or more; the limit is {max_bytes}.", max_bytes=max_bytes)
 
 
 Upload = Annotated[Path, Depends(receive_tar_upload)]

@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from service.product.datasets.registration import dataset_upload_path, get_dataset, register_dataset
+from service.product.datasets.registration import get_dataset, register_dataset
+from service.product.datasets.uploads import dataset_upload_path
 from service.requests.requests import DatasetRequest
 from service.workspace import Workspace
 from storage.datasets.dataset_definitions import Dataset

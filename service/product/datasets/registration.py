@@ -1,18 +1,15 @@
-"""Registered data sets: files under a name, and uploaded files."""
+"""Registered data sets: files under a name."""
 
 import contextlib
-import re
 import threading
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 from learners.errors import UnknownColumn
 from service.jobs import children
 from service.jobs.steps import ignore_report
-from service.product.audit import record_audit_act
 from service.product.child_process import run_in_child_process
-from service.product.datasets.data_sources import check_data_roots, check_stored_size, open_data_source
+from service.product.datasets.data_sources import check_stored_size, open_data_source
 from service.product.datasets.dataset_schema import infer_schema_of_source
 from service.product.datasets.dataset_statistics import (
     RULES,
@@ -23,19 +20,15 @@ from service.product.datasets.dataset_statistics import (
 )
 from service.product.datasets.forgotten_rows import check_forgetting_rules, read_forgetting_rules
 from service.requests.abandonment import check_still_asked
-from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest
 from service.settings import available_threads
 from service.workspace import Workspace, bind_control_to_workspace
 from storage.datasets import dataset_definitions
 from storage.datasets.dataset_definitions import Dataset
-from storage.files.workspace_layout import checked_resource_name
 
-FOLDER = "uploads"
 LOOK_S = 0.5
 _registering = threading.Condition()
 _names: set[str] = set()  # that are being registered
-FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,127}")
 
 get_dataset = bind_control_to_workspace(dataset_definitions.get_dataset)
 list_datasets = bind_control_to_workspace(dataset_definitions.list_datasets)
@@ -102,37 +95,3 @@ def delete_dataset(workspace: Workspace, name: str) -> None:
     """Delete a data set and its statistics; its files, its rules of forgotten rows and its models stay."""
     dataset_definitions.delete_dataset(workspace.control, name)
     remove_dataset_statistics(workspace.layout.dataset_directory(name))
-
-
-def upload_folder(workspace: Workspace) -> Path | None:
-    """Return the upload folder: below the first data root that is a folder; in the workspace without keys and roots;
-    else None.
-    """
-    settings = workspace.settings
-    roots = [root for root in settings.data_roots if "://" not in root]
-    if not roots and (settings.data_roots or settings.needs_keys):
-        return None
-    return Path(roots[0] if roots else settings.workspace).absolute() / FOLDER
-
-
-def dataset_upload_path(workspace: Workspace, name: str, file: str) -> Path:
-    """Return the path for an upload to a data set; InvalidName, or InvalidRequest without a readable folder."""
-    checked_resource_name("dataset", name)
-    if not FILE.fullmatch(file):
-        raise InvalidRequest(
-            f"{file!r} is not a valid file name: use letters, digits, '.', '_', '-' and spaces, at most 128, and start with a letter or digit.",
-            field="file",
-        )
-    folder, settings = upload_folder(workspace), workspace.settings
-    if folder is None:
-        raise InvalidRequest(
-            "Uploaded files have no folder: FEWPASS_DATA_ROOTS names none on this machine. Add one, such as FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
-        )
-    place = folder / name / file
-    check_data_roots([str(place)], settings)
-    return place
-
-
-def record_upload(workspace: Workspace, name: str, file: str, n_bytes: int) -> None:
-    """Record the upload of a file to a data set in the audit log."""
-    record_audit_act(workspace, "file uploaded", f"{name}/{file}", bytes=n_bytes)

@@ -141,6 +141,7 @@ REQUESTS = [
     post("/v1/datasets/example"),
     delete(f"{MODEL}/versions/{{version}}", at={"version": "2"}),
     delete(MODEL, at={"name": "copy"}),
+    delete(f"{DATA}/files/{{file}}"),
     delete(DATA, at={"name": "customers"}),
 ]
 

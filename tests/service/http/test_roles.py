@@ -30,6 +30,7 @@ ADMIN = {
     "POST /v1/keys",
     "DELETE /v1/keys/{name}",
     "DELETE /v1/datasets/{name}",
+    "DELETE /v1/datasets/{name}/files/{file}",
     "POST /v1/datasets/{name}/rules/withdraw",
     "POST /v1/models/{name}/rules/withdraw",
     "DELETE /v1/models/{name}",

@@ -6,7 +6,7 @@ import pytest
 
 from learners.errors import UnknownColumn
 from service import product
-from service.product.datasets.registration import dataset_upload_path
+from service.product.datasets.uploads import dataset_upload_path
 from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
