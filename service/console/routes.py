@@ -19,6 +19,7 @@ from service.console.screens import (
     record_screens,
     settings_screen,
 )
+from service.requests.column_paths import COLUMN
 
 A_YEAR = "public, max-age=31536000, immutable"
 A_LOOK = "no-cache"
@@ -40,7 +41,7 @@ def console_routes() -> list[BaseRoute]:
         "/console/models/{reference}": model_screens.model_screen,
         "/console/models/{name}/compare": model_screens.compare_versions_screen,
         "/console/models/{reference}/graph": explorer_screens.explorer_graph_screen,
-        "/console/models/{reference}/graph/{column:path}": explorer_screens.explorer_family_screen,
+        f"/console/models/{{reference}}/graph/{COLUMN}": explorer_screens.explorer_family_screen,
         "/console/models/{reference}/regions": explorer_screens.explorer_circuit_screen,
         "/console/models/{reference}/what-if": explorer_screens.what_if_explorer_screen,
         "/console/models/{reference}/monitoring": monitoring_screens.model_monitoring_screen,

@@ -23,6 +23,7 @@ from service.http.api.resources import (
     Upload,
     media_type_responses,
 )
+from service.requests.column_paths import COLUMN
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.requests.roles import needs_role
@@ -189,7 +190,7 @@ def show_model_structure_endpoint(reference: str, workspace: Ours, member: Membe
     return product.version_structure(workspace, reference, member)
 
 
-@router.get("/{reference}/families/{column}", name="family", summary="Show the probability table of a column")
+@router.get(f"/{{reference}}/families/{COLUMN}", name="family", summary="Show the probability table of a column")
 def show_model_family_endpoint(
     reference: str, column: str, workspace: Ours, limit: Annotated[int, Query(ge=1, le=10_000)] = 200
 ) -> FamilyShape:
@@ -213,6 +214,7 @@ def list_model_aliases_endpoint(name: str, workspace: Ours, response: Response) 
 
 
 def _aliases(workspace: Ours, name: str, response: Response) -> AliasesShape:
+    product.retention_of(workspace, name)  # NotFound if there is no such model
     moves = product.alias_moves(workspace, name)  # first: a move in between makes the ETag out of date, not the answer
     response.headers["etag"] = aliases_tag(moves)
     return AliasesShape(aliases=product.aliases_of(workspace, name))

@@ -13,6 +13,7 @@ from service import product
 from service.http.api.resources import BodyRoute, Ours, Shape, media_type_responses
 from service.http.api.scoring.predict import ARROW
 from service.product.monitoring.predictions import Label
+from service.requests.column_paths import COLUMN
 from service.requests.event_kinds import EventKind
 from service.requests.first_findings import Body
 from service.requests.roles import needs_role
@@ -78,7 +79,7 @@ def show_family_drift_endpoint(
 
 
 @router.get(
-    "/models/{reference}/monitoring/columns/{column:path}", name="column", summary="Show the values of one column"
+    f"/models/{{reference}}/monitoring/columns/{COLUMN}", name="column", summary="Show the values of one column"
 )
 def show_monitored_column_endpoint(
     reference: str,

@@ -100,11 +100,15 @@ def delete_webhook(workspace: Workspace, webhook: str) -> None:
 
 
 def list_webhook_deliveries(workspace: Workspace, webhook: str | None = None) -> list[DeliveryRecord]:
-    """List the deliveries, newest first; the last thousand are kept."""
+    """List the deliveries, newest first; the last thousand are kept. NotFound if there is neither such a webhook nor a
+    delivery of it.
+    """
     deliveries = [
         cast("DeliveryRecord", one) for one in read_alert_records(workspace.layout.root, "deliveries").values()
     ]
     chosen = [one for one in deliveries if webhook is None or one["webhook"] == webhook]
+    if webhook is not None and not chosen:
+        _webhook(workspace, webhook)
     return sorted(chosen, key=lambda one: one["at"], reverse=True)
 
 
