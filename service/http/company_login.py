@@ -12,10 +12,12 @@ RFC 7519 (JWT), RFC 7517 (JWK), RFC 8725 (best current practices). OpenID Connec
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +38,15 @@ LEEWAY_S = 30.0  # by how much clocks may differ
 LONGEST_TOKEN = 16 << 10
 REFRESH_S, RETRY_S = 300.0, 10.0
 FETCH_TIMEOUT_S, LARGEST_JWKS = 5.0, 1 << 20
-LONGEST_NAME = 100
+LONGEST_NAME, LONGEST_SUBJECT = 100, 80
+LONGEST_STORED = 255  # OpenID Connect Core 1.0, section 2
+
+
+@dataclass(frozen=True)
+class LoginKey(ApiKey):
+    """The holder of a token, as a key whose name contains the subject: holders may choose the same user name."""
+
+    identity: Mapping[str, str] = field(default_factory=dict)  # issuer and subject
 
 
 class CompanyLogin:
@@ -166,13 +176,15 @@ class CompanyLogin:
         role = self._role(claims)
         if role is None:
             return None
-        subject, chosen = _printable(claims["sub"]), claims.get("preferred_username")
-        name = _printable(chosen) if isinstance(chosen, str) and chosen else subject
+        subject, chosen = claims["sub"], claims.get("preferred_username")
+        login = f"login {_short(subject)}"
+        name = f"{_printable(chosen)} ({login})" if isinstance(chosen, str) and chosen else login
         try:
             until = datetime.fromtimestamp(float(claims["exp"]) + LEEWAY_S, UTC)
         except (OverflowError, ValueError, OSError):  # further off than a clock can tell
             raise InvalidKey from None
-        return ApiKey(f"oidc {subject}"[:LONGEST_NAME], f"{name} (login)", role, datetime.now(UTC), until)
+        identity = {"issuer": str(self._issuer), "subject": _short(subject, LONGEST_STORED)}
+        return LoginKey(f"oidc {_short(subject)}", name, role, datetime.now(UTC), until, identity=identity)
 
     def _role(self, claims: Mapping[str, Any]) -> Role | None:
         """Return the most powerful role that the token's claim names; None without one."""
@@ -182,6 +194,13 @@ class CompanyLogin:
         names = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         found = [self._roles[name] for name in names if isinstance(name, str) and name in self._roles]
         return max(found, key=list(Role).index, default=None)
+
+
+def _short(subject: str, most: int = LONGEST_SUBJECT) -> str:
+    """Return a subject if it can be shown and has at most so many characters, else its SHA-256."""
+    if len(subject) <= most and subject.isprintable():
+        return subject
+    return f"sha256:{hashlib.sha256(subject.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def _printable(name: str) -> str:

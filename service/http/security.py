@@ -18,7 +18,7 @@ import ipaddress
 import math
 import threading
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from datetime import UTC, datetime
 from urllib.parse import quote
 
@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.http.api.bodies import send_problem_body
 from service.http.browser_sessions import Sessions, check_session_csrf, request_origin, session_id_from_cookie
-from service.http.company_login import CompanyLogin
+from service.http.company_login import CompanyLogin, LoginKey
 from service.http.paths import RouteRoles
 from service.requests.problems import Forbidden, InvalidRequest, KeyNeeded, TooManyRequests
 from service.settings import Settings, is_loopback
@@ -47,6 +47,7 @@ STATIC = "/console/static/"
 PAGES = "/console"
 ADMINISTRATOR = "FEWPASS_ADMIN_KEY"
 NO_KEY = "a request without a key"
+NOBODY: Mapping[str, str] = {}
 MAX_VERIFIED = 1_000
 ONCE = (b"authorization", b"x-api-key", b"host", b"content-encoding")
 
@@ -180,7 +181,8 @@ class Guard:
 
     def attribute(self, key: ApiKey, scope: Scope) -> None:
         """Attribute the acts of this request to a key in the audit log."""
-        set_actor(_actor(f"key {key.name}", key.role, scope))
+        identity = key.identity if isinstance(key, LoginKey) else {}
+        set_actor(_actor(f"key {key.name}", key.role, scope, identity))
 
     def _admit(self, key: ApiKey, needed: Role | None, scope: Scope) -> None:
         """Record the caller; Forbidden if the role does not suffice, TooManyRequests if the key asks too often."""
@@ -215,10 +217,10 @@ class Guard:
         return key
 
 
-def _actor(name: str, role: Role, scope: Scope) -> Actor:
+def _actor(name: str, role: Role, scope: Scope, identity: Mapping[str, str] = NOBODY) -> Actor:
     """Return the caller for the audit log."""
     client = scope.get("client")
-    return Actor(name, role.value, "" if client is None else str(client[0]), REQUEST_ID.get())
+    return Actor(name, role.value, "" if client is None else str(client[0]), REQUEST_ID.get(), identity)
 
 
 def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:

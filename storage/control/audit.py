@@ -37,12 +37,15 @@ class Actor:
         Address of the client; empty for commands and jobs.
     request_id : str
         Id of the request, as in the answer's header `X-Request-ID`.
+    identity : mapping
+        Facts that identify the person, such as issuer and subject of the company's login, if `name` alone does not.
     """
 
     name: str
     role: str = ""
     origin: str = ""
     request_id: str = ""
+    identity: Mapping[str, str] = field(default_factory=dict)
 
 
 _ACTOR: ContextVar[Actor | None] = ContextVar("actor", default=None)
@@ -120,6 +123,7 @@ def record_act(connection: Connection, action: str, subject: str, **detail: obje
     """Append a line in the transaction of the act itself, so that both are stored or neither."""
     head = connection.execute(sa.select(_HEAD)).one()
     actor = current_actor()
+    detail |= actor.identity
     line = AuditLine(
         id=head.last_id + 1,
         at=tables.utc_now(),

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import hashlib
 import json
 import socket
 import threading
@@ -29,6 +30,7 @@ KEYS = {
     "ec": ec.generate_private_key(ec.SECP256R1()),
 }
 ALGORITHMS = {"rsa": "RS256", "ec": "ES256"}
+LONE = b"\xed\xa0\x80"  # a lone surrogate, as Python encodes it
 
 
 def jwks(**keys):
@@ -71,7 +73,7 @@ def login(settings):
 @pytest.mark.parametrize("kid", KEYS)
 def test_a_valid_token_is_its_holder_with_the_role_of_the_claim(login, kid):
     key = login.key(token(kid, preferred_username="ana").encode())
-    assert (key.name, str(key.role)) == ("ana (login)", "train")
+    assert (key.name, str(key.role)) == ("ana (login u-17)", "train")
     assert key.is_valid() and key.expires_at is not None
 
 
@@ -205,14 +207,38 @@ def test_keys_that_come_byte_by_byte_are_not_waited_for(settings, monkeypatch):
 @pytest.mark.parametrize(
     ("claims", "name"),
     [
-        ({"preferred_username": "a\nb\x1b[31m\u202e"}, "a\ufffdb\ufffd[31m\ufffd"), ({"preferred_username": "\ud800"}, "\ufffd"),
-        ({"sub": "\ud800"}, "\ufffd"), ({"preferred_username": ["ana"]}, "u-17"), ({"preferred_username": ""}, "u-17"),
+        ({"preferred_username": "a\nb\x1b[31m\u202e"}, "a\ufffdb\ufffd[31m\ufffd (login u-17)"),
+        ({"preferred_username": "\ud800"}, "\ufffd (login u-17)"),
+        ({"sub": "\ud800"}, f"login sha256:{hashlib.sha256(LONE).hexdigest()}"),
+        ({"preferred_username": ["ana"]}, "login u-17"), ({"preferred_username": ""}, "login u-17"),
     ],
 )  # fmt: skip
 def test_names_of_holders_can_be_shown(login, claims, name):
     key = login.key(token(**claims).encode())
-    assert key.name == f"{name} (login)"
+    assert key.name == name
     assert key.id.isprintable()
+
+
+def test_two_holders_of_one_name_stay_apart_in_the_audit_log(settings):
+    """Also if their subjects agree in all characters that are shown, or a user name imitates another's subject."""
+    holders = [{"sub": "u-1"}, {"sub": "u-2"}, {"sub": "x" * 254 + "1"}, {"sub": "x" * 254 + "2"}]
+    holders = [{"preferred_username": "ana"} | one for one in holders]
+    holders.append({"preferred_username": "ana (login u-1)", "sub": "u-3"})
+    with TestClient(create_app(settings.model_copy(update={"admin_key": "a-key-of-24-characters-x"}))) as client:
+
+        def ask(method, path, text, **more):
+            return client.request(method, path, headers={"authorization": f"Bearer {text}"}, **more)
+
+        wait_for(lambda: ask("GET", "/v1/models", token()).status_code == 200)
+        for k, holder in enumerate(holders):
+            made = ask("POST", "/v1/keys", token(roles=["admin"], **holder), json={"name": f"k{k}", "role": "read"})
+            assert made.status_code == 201
+        lines = ask("GET", "/v1/audit", "a-key-of-24-characters-x").json()["items"]
+    made = [line for line in lines if line["action"] == "key created"][::-1]
+    assert len({line["actor"] for line in made}) == len(holders)
+    assert [(line["detail"]["issuer"], line["detail"]["subject"]) for line in made] == [
+        (ISSUER, holder["sub"]) for holder in holders
+    ]
 
 
 def test_tokens_stand_beside_api_keys(settings):
