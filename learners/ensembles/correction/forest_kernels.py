@@ -10,7 +10,9 @@ from learners.kernels.arrays import Array
 from learners.kernels.intrinsics import popcount
 from learners.kernels.jit import borrowing_kernel, kernel
 
-BLOCK_ROWS = 8_192
+BLOCK_ROWS = 16_384
+PART_ROWS = 2_048  # whose leaves the first cache holds
+TOGETHER = 4  # attributes whose masks are intersected at a time
 WALKED_ROWS = 64  # fewer are sooner walked down a tree than its masks are made
 WORD, MASKED_DEPTH = 64, 6  # a bit for each of 2^6 leaves
 WALKED_TREES = 32  # complete trees that one row goes down together, so that none waits for another's memory
@@ -72,61 +74,84 @@ def add_forest_scores(forest, packed, x, sizes, scores):
     """
     # The right branches that one row is still to follow, at most one a level; or the ways of a row down some trees.
     right, shares = np.empty(WALKED_TREES * WORD, np.int64), np.empty(WALKED_TREES * WORD)
-    owners, totals = np.empty(WALKED_TREES * WORD, np.int64), np.empty(WALKED_TREES)
+    if x.shape[1] < WALKED_ROWS:
+        owners, of_trees = np.empty(right.size, np.int64), np.empty(WALKED_TREES)
+        tree = 0
+        while tree < forest.depths.size:
+            if forest.depths[tree] > MASKED_DEPTH:
+                for row in range(x.shape[1]):
+                    scores[row, forest.labels[tree]] += _expected_leaf(forest, tree, x, row, sizes, right, shares)
+                tree += 1
+                continue
+            last = tree + 1
+            while last < min(tree + WALKED_TREES, forest.depths.size) and forest.depths[last] <= MASKED_DEPTH:
+                last += 1
+            for row in range(x.shape[1]):
+                _walk_down(forest, tree, last, x, row, sizes, owners, right, shares, of_trees, scores)
+            tree = last
+        return
     starts = np.zeros(sizes.size + 1, np.int64)
     for attribute in range(sizes.size):
         starts[attribute + 1] = starts[attribute] + sizes[attribute] + 1
-    allowed, used = np.empty(starts[sizes.size], np.uint64), np.empty(sizes.size, np.int64)
+    allowed, used = np.empty(starts[sizes.size] + 1, np.uint64), np.empty(sizes.size + TOGETHER, np.int64)
+    allowed[starts[sizes.size]] = ALL_LEAVES  # of the attribute that fills up the last ones of a tree
     n_block = min(BLOCK_ROWS, x.shape[1])
-    left_over = np.empty(n_block, np.uint64)
-    has_packed = False
-    for tree in range(packed.starts.size):
-        has_packed = has_packed or packed.starts[tree] >= 0
-    codes = np.empty((n_block if has_packed else 0, x.shape[0]), np.uint16)
-    is_whole, active = np.empty(n_block, np.bool_), np.empty(n_block, np.int64)
+    is_any_packed, is_any_masked = False, False
+    for tree in range(forest.depths.size):
+        is_any_packed = is_any_packed or packed.starts[tree] >= 0
+        is_any_masked = is_any_masked or forest.depths[tree] <= MASKED_DEPTH
+    by_row = np.empty((n_block if is_any_packed else 0, sizes.size), np.uint16)
+    by_attribute = np.zeros((sizes.size + 1, n_block if is_any_masked else 0), np.uint16)
+    totals = np.empty((scores.shape[1], n_block))  # by class, so that a tree adds to neighbours
+    left_over, active = np.empty(PART_ROWS, np.uint64), np.empty(PART_ROWS, np.int64)
+    is_whole = np.empty(n_block, np.bool_)
     for begin in range(0, x.shape[1], BLOCK_ROWS):
-        end = min(begin + BLOCK_ROWS, x.shape[1])
-        is_many = end - begin >= WALKED_ROWS
-        if is_many and has_packed:
-            is_whole[: end - begin] = True
-            for attribute in range(x.shape[0]):
-                own, size = x[attribute, begin:end], sizes[attribute]
-                for row in range(own.size):
-                    codes[row, attribute] = own[row]
+        block = x[:, begin : begin + BLOCK_ROWS]
+        n = block.shape[1]
+        is_whole[:n] = True
+        for attribute in range(sizes.size):
+            own, size = x[attribute, begin : begin + n], sizes[attribute]
+            if is_any_packed:
+                for row in range(n):
+                    by_row[row, attribute] = own[row]
                     is_whole[row] &= own[row] < size
-        walked = 0  # trees before this one have been walked down
+            if is_any_masked:
+                missing = np.uint16(size)
+                for row in range(n):
+                    code = np.uint16(own[row])
+                    by_attribute[attribute, row] = code if code < missing else missing
+        for label in range(scores.shape[1]):
+            for row in range(n):
+                totals[label, row] = scores[begin + row, label]
         for tree in range(forest.depths.size):
-            label, leaves = forest.labels[tree], forest.leaf_starts[tree]
-            if not is_many and forest.depths[tree] <= MASKED_DEPTH:
-                if tree >= walked:
-                    walked = tree + 1
-                    while (
-                        walked < min(tree + WALKED_TREES, forest.depths.size) and forest.depths[walked] <= MASKED_DEPTH
-                    ):
-                        walked += 1
-                    for row in range(begin, end):
-                        _walk_down(forest, tree, walked, x, row, sizes, owners, right, shares, totals, scores)
-                continue
-            if is_many and packed.starts[tree] >= 0:
-                _go_down(forest, packed, tree, codes, is_whole[: end - begin], active, left_over)
-                for row in range(begin, end):
-                    if is_whole[row - begin]:
-                        scores[row, label] += forest.leaves[leaves + np.int64(left_over[row - begin])]
-                    else:
-                        scores[row, label] += _expected_leaf(forest, tree, x, row, sizes, right, shares)
-                continue
-            if forest.depths[tree] > MASKED_DEPTH:
-                for row in range(begin, end):
-                    scores[row, label] += _expected_leaf(forest, tree, x, row, sizes, right, shares)
-                continue
-            n_used = _allowed_leaves(forest, tree, sizes, starts, used, allowed)
-            _leaves_left_over(x, begin, end, sizes, starts, used[:n_used], allowed, left_over)
-            for row in range(begin, end):
-                word = left_over[row - begin]
-                if word & (word - np.uint64(1)):
-                    scores[row, label] += _expected_leaf(forest, tree, x, row, sizes, right, shares)
-                else:
-                    scores[row, label] += forest.leaves[leaves + popcount(word - np.uint64(1))]
+            total, leaves = totals[forest.labels[tree]], forest.leaf_starts[tree]
+            if forest.depths[tree] <= MASKED_DEPTH:
+                n_used = _allowed_leaves(forest, tree, sizes, starts, used, allowed)
+                used[n_used : n_used + TOGETHER] = sizes.size
+                for first in range(0, n, PART_ROWS):
+                    last = min(first + PART_ROWS, n)
+                    _leaves_left_over(by_attribute, first, last, starts, used, max(n_used, 1), allowed, left_over)
+                    for row in range(first, last):
+                        word = left_over[row - first]
+                        if word & (word - np.uint64(1)):
+                            total[row] += _expected_leaf(forest, tree, block, row, sizes, right, shares)
+                        else:
+                            total[row] += forest.leaves[leaves + popcount(word - np.uint64(1))]
+            elif packed.starts[tree] >= 0:
+                for first in range(0, n, PART_ROWS):
+                    last = min(first + PART_ROWS, n)
+                    _go_down(forest, packed, tree, by_row[first:last], is_whole[first:last], active, left_over)
+                    for row in range(first, last):
+                        if is_whole[row]:
+                            total[row] += forest.leaves[leaves + np.int64(left_over[row - first])]
+                        else:
+                            total[row] += _expected_leaf(forest, tree, block, row, sizes, right, shares)
+            else:
+                for row in range(n):
+                    total[row] += _expected_leaf(forest, tree, block, row, sizes, right, shares)
+        for label in range(scores.shape[1]):
+            for row in range(n):
+                scores[begin + row, label] = totals[label, row]
 
 
 @borrowing_kernel
@@ -201,16 +226,25 @@ def _allowed_leaves(
 
 
 @borrowing_kernel
-def _leaves_left_over(x, begin, end, sizes, starts, used, allowed, left_over):  # OUT (end - begin,) uint64 left_over
-    """Intersect the leaves allowed by all codes of each row; one loop per attribute, so that the compiler can vectorize
-    it.
-    """
-    left_over[: end - begin] = ALL_LEAVES
-    for attribute in used:
-        codes, size = x[attribute, begin:end], sizes[attribute]
-        own = allowed[starts[attribute] : starts[attribute + 1]]
-        for row in range(codes.size):
-            left_over[row] &= own[min(np.int64(codes[row]), size)]
+def _leaves_left_over(
+    codes, first, last, starts, used, n_used, allowed, left_over
+):  # OUT (last - first,) uint64 left_over
+    """Intersect the leaves allowed by all codes (n_attributes, n) of rows first..last-1, `TOGETHER` attributes at a time."""
+    for i in range(0, n_used, TOGETHER):
+        a, b, c, d = used[i], used[i + 1], used[i + 2], used[i + 3]
+        of_a, of_b, of_c, of_d = allowed[starts[a] :], allowed[starts[b] :], allowed[starts[c] :], allowed[starts[d] :]
+        code_a, code_b = codes[a, first:last], codes[b, first:last]
+        code_c, code_d = codes[c, first:last], codes[d, first:last]
+        if i == 0:
+            left_over[: last - first] = ALL_LEAVES
+        for row in range(last - first):
+            # An index of 64 bits without a sign, so that none is checked for counting from the end.
+            left_over[row] &= (
+                of_a[np.uint64(code_a[row])]
+                & of_b[np.uint64(code_b[row])]
+                & of_c[np.uint64(code_c[row])]
+                & of_d[np.uint64(code_d[row])]
+            )
 
 
 @borrowing_kernel

@@ -19,7 +19,13 @@ from learners.ensembles.correction.forest import (
     no_packed_trees,
     pack_trees,
 )
-from learners.ensembles.correction.forest_kernels import MASKED_DEPTH, WALKED_ROWS, add_forest_scores
+from learners.ensembles.correction.forest_kernels import (
+    BLOCK_ROWS,
+    MASKED_DEPTH,
+    PART_ROWS,
+    WALKED_ROWS,
+    add_forest_scores,
+)
 from learners.errors import InvalidArray
 from learners.kernels.arrays import read_only_array
 from tests import strategies
@@ -86,6 +92,19 @@ def test_whole_rows_get_the_leaves_of_xgboost(n_classes):
     margins = sum(w * one.predict(rows, output_margin=True) for w, one in zip(WEIGHTS, boosters, strict=True))
     own = found[:, 1] if n_classes == 2 else found
     assert np.ptp(margins - own, axis=0).max() < 1e-4, "but for a constant, as the library itself"
+
+
+def test_rows_of_all_blocks_get_the_scores_of_rows_asked_alone():
+    schema, boosters, x = grown(3)
+    forest = flatten_xgboost_forest(schema, boosters, WEIGHTS)
+    assert (forest.depths <= MASKED_DEPTH).any() and (forest.depths > MASKED_DEPTH).any()
+    alone, n = np.zeros((x.shape[1], 3)), BLOCK_ROWS + PART_ROWS + 7
+    add_forest_scores(forest, no_packed_trees(forest), x, schema.domain_sizes, alone)
+    chosen = np.random.default_rng(4).integers(0, x.shape[1], n)
+    begun = np.random.default_rng(5).random((n, 3))  # what the tables have said
+    scores = begun.copy()
+    add_forest_scores(forest, pack_trees(forest), read_only_array(x[:, chosen]), schema.domain_sizes, scores)
+    assert scores == pytest.approx(begun + alone[chosen], abs=1e-12)
 
 
 @pytest.mark.parametrize("n_classes", SIZES)
