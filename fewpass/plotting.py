@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from learners.errors import InvalidParameter, require_matplotlib
+from learners.errors import InvalidArgument, InvalidParameter, require_matplotlib
 from learners.estimators.columns import KnownColumns
 from learners.estimators.table_inputs import are_paths, rows_as_record_batches
 from learners.models.graph_layout import layered_graph_layout, trim_edge_route_to_nodes, truncate_xml_text
@@ -51,6 +51,11 @@ class Plots:
         require_matplotlib("model.plot")
         self._estimator = estimator
         self._columns = KnownColumns(type(estimator).__name__, fitted.model, fitted.columns, fitted.is_named)
+
+    def __call__(self, *_args: object, **_keywords: object) -> None:
+        """Refuse a call of `model.plot` itself, naming its methods. Raises TypeError."""
+        methods = [f"model.plot.{name}()" for name in vars(Plots) if not name.startswith("_")]
+        raise TypeError(f"model.plot() draws nothing by itself: call {', '.join(methods[:-1])} or {methods[-1]}.")
 
     def structure(self, ax: Axes | None = None) -> Axes:
         """Draw the network with parents above children and edge widths by information; for a posterior the best graph,
@@ -195,7 +200,7 @@ def _axes(ax: Axes | None, width: float, height: float, *, is_bare: bool = False
 
     if ax is not None:
         if not isinstance(ax, Axes):
-            raise InvalidParameter("ax", type(ax).__name__, "matplotlib axes, such as those of plt.subplots()")
+            raise InvalidArgument("ax", ax, "matplotlib axes, such as those of plt.subplots()")
         return ax
     figure = plt.figure(figsize=(width, height), layout=None if is_bare else "constrained")
     axes: Axes = figure.add_axes((0, 0, 1, 1)) if is_bare else figure.add_subplot()

@@ -92,6 +92,38 @@ def one_line_error_text(error: Exception) -> str:
     return f"{cut.rpartition(' ')[0] or cut}…"
 
 
+# Reasons that begin with one of these continue a sentence whose subject is a path, a field or a line.
+_VERBS = [
+    "is",
+    "are",
+    "was",
+    "has",
+    "had",
+    "holds",
+    "contains",
+    "lacks",
+    "names",
+    "matches",
+    "refers",
+    "lies",
+    "needs",
+    "requires",
+    "ends",
+    "must",
+    "may",
+    "can",
+    "cannot",
+    "does",
+    "do",
+    "belongs",
+]
+
+
+def subject_and_reason(subject: str, reason: str) -> str:
+    """Join what is wrong with what it is wrong about: one sentence if the reason begins with a verb, else a colon."""
+    return f"{subject}{' ' if reason.partition(' ')[0] in _VERBS else ': '}{reason}"
+
+
 class LearnerError(Exception):
     """Base class of all errors that learners raise deliberately."""
 
@@ -146,7 +178,7 @@ class SourceError(LearnerError, ValueError):
 
     def __init__(self, path: str, reason: str) -> None:
         path = redact_uri_secrets(path)
-        super().__init__(f"{path}: {redact_uri_secrets(reason)}")
+        super().__init__(subject_and_reason(path, redact_uri_secrets(reason)))
         self.path = path
 
 
@@ -240,6 +272,18 @@ class InvalidParameter(LearnerError, ValueError):
     def __init__(self, name: str, value: object, must_be: str = "", *, because: str = "") -> None:
         reason = f"must be {must_be}" if must_be else f"is not allowed: {because}"
         super().__init__(f"Parameter {name}={value!r} {reason}" + ("" if reason.endswith("…") else "."))
+        self.name = name
+
+
+class InvalidArgument(InvalidParameter):
+    """Raised if an argument that is no short value, such as a table, is invalid: the message says what it has, or names its type."""
+
+    def __init__(self, name: str, value: object, must_be: str = "", *, because: str = "", has: str = "") -> None:
+        kind = type(value).__name__
+        text = f"({kind}) cannot be used: {because}"
+        if must_be or has:
+            text = f"must be {must_be}, not {kind}" if must_be else f"has {has}"
+        LearnerError.__init__(self, f"Argument {name} {text}.")
         self.name = name
 
 

@@ -33,7 +33,7 @@ class Conflict(StorageError, ValueError):
     """The request is valid but conflicts with what is already stored."""
 
     def __init__(self, kind: str, name: str, reason: str) -> None:
-        super().__init__(f"{kind.capitalize()} {name!r}: {reason}")
+        super().__init__(f"{kind.capitalize()} {name!r} {reason}")
         self.kind = kind
         self.name = name
         self.reason = reason

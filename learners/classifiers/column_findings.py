@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.kernels.arrays import Floats, Integers
 from learners.schema import Schema
 from learners.schema.schema_inference import FoldingCost, schema_loss_warnings
+from learners.wording import count_with_noun
 
 FEW_ROWS = 100
 # With more different whole numbers as classes than the first, a target looks like a number to estimate; with more than the second, if
@@ -19,14 +22,22 @@ FEW_ROWS = 100
 MOST_WHOLE_NUMBERS, MOST_NEIGHBOURS = 50, 10
 LEAST_LIKENESS = 0.5  # correlation of the frequencies of neighbouring numbers
 MANY_CLASSES, ROWS_OF_A_CLASS = 20, 5  # on average: with fewer rows, most classes are hardly known
+LEAST_ROWS, LEAST_ROWS_OF_A_CLASS = (
+    50,
+    10,
+)  # of a table, and on average of a class: with fewer, chance outweighs what is learned
+RARE_ROWS, MOST_RARE = 5, 3  # a class of fewer rows is rare; so many are named
 ROWS_OF_A_VALUE = 10  # on average: with fewer, a column of many values may determine the class by chance
 
 
-def training_column_warnings(schema: Schema, network: LookupModel | None) -> list[str]:
+def training_column_warnings(
+    schema: Schema, network: LookupModel | None, facts: Mapping[str, object] = MappingProxyType({})
+) -> list[str]:
     """Return warnings about information that the model omits, and about columns with all or none of the class
     information.
 
-    `schema`: as inferred from the table; `network`: the model's network of counted families, if any.
+    `schema`: as inferred from the table; `network`: the model's network of counted families, if any; `facts`: those of
+    the model, whose class_counts stand in for the network's.
     """
     target, warnings = (
         schema.target,
@@ -40,17 +51,45 @@ def training_column_warnings(schema: Schema, network: LookupModel | None) -> lis
             "its own. Group the numbers into ranges, or use a regression tool."
         )
     if network is None:
-        return warnings
+        counts = facts.get("class_counts")
+        few = few_rows_warning(schema, np.asarray(counts, np.int64)) if isinstance(counts, list) else ""
+        return [*warnings, few] if few else warnings
     n_classes, n_rows = network.class_counts.size, int(network.class_counts.sum())
     if n_classes >= MANY_CLASSES and n_rows < ROWS_OF_A_CLASS * n_classes:
         warnings.append(
             f"{target!r} has {n_classes:,} classes in {n_rows:,} rows: too few rows to distinguish them. Group them into fewer classes, "
             "or name another target if it is an identifier."
         )
+    elif few := few_rows_warning(schema, network.class_counts):
+        warnings.append(few)
     return warnings + [
         f"Column {name!r} alone determines {target!r} in all rows. Drop it if it is known only after the class."
         for name in class_determining_columns(network)
     ]
+
+
+def few_rows_warning(schema: Schema, class_counts: Integers) -> str:
+    """Return a warning about too few rows in all, or in some classes; empty if there are enough.
+
+    `class_counts`: (n_classes,) int64; a class without rows was declared, not seen.
+    """
+    seen = class_counts[class_counts > 0]
+    n_rows = int(seen.sum())
+    least = max(LEAST_ROWS, LEAST_ROWS_OF_A_CLASS * seen.size)
+    if n_rows < least:
+        return (
+            f"{count_with_noun(n_rows, 'row')} {'is' if n_rows == 1 else 'are'} too few to learn {seen.size:,} classes of {schema.target!r}: "
+            f"the probabilities are largely chance. Train on {least:,} rows or more, better on some hundred."
+        )
+    rare = [str(schema.classes[k]) for k in np.flatnonzero((class_counts > 0) & (class_counts < RARE_ROWS))]
+    if not rare:
+        return ""
+    more = f" and {len(rare) - MOST_RARE:,} more" if len(rare) > MOST_RARE else ""
+    verb = "class has" if len(rare) == 1 else "classes have"
+    return (
+        f"{len(rare):,} {verb} fewer than {RARE_ROWS} rows ({', '.join(map(repr, rare[:MOST_RARE]))}{more}), which is too few to "
+        "learn from. Add rows, or merge classes."
+    )
 
 
 def looks_like_regression(schema: Schema, network: LookupModel | None) -> bool:

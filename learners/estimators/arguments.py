@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 from learners.errors import InvalidParameter
 from learners.estimators.columns import issue_column_warning
 from learners.models.estimation import Average
+from learners.models.parameter_synonyms import parameter_hint
 from learners.models.parameters import Parameters, parameter_texts
 from learners.models.query import How
 from learners.passes.engine import OnProgress
@@ -75,6 +76,29 @@ def with_argument_checks(method: Callable[P, R]) -> Callable[P, R]:
         return method(*args, **kwargs)
 
     return call
+
+
+def with_keyword_hints(hints: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Wrap a method so that the TypeError for an unknown keyword says what to write instead.
+
+    `hints`: what to write, by keyword.
+    """
+
+    def wrap(method: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(method)
+
+        @wraps(method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if kwargs.keys() <= signature.parameters.keys():
+                return method(*args, **kwargs)
+            name = next(name for name in kwargs if name not in signature.parameters)
+            hint = hints.get(name) or parameter_hint(name, signature.parameters)
+            text = f"{method.__name__}() got an unexpected keyword argument {name!r}"
+            raise TypeError(f"{type(args[0]).__name__}.{text}{hint and '; '}{hint}")
+
+        return call
+
+    return wrap
 
 
 def check_common_arguments(estimator: Any) -> None:
@@ -170,8 +194,11 @@ def set_estimator_constructor(
         try:
             call = signature.bind(self, *args, **given)
         except TypeError as error:
-            reasons = dict.fromkeys(parameters.moved[name] for name in given if name in parameters.moved)
-            raise TypeError(f"{type(self).__name__}() {'; '.join([str(error), *reasons])}") from None
+            known = [name for name in signature.parameters if name != "self"]
+            reasons = [parameters.moved.get(name) or parameter_hint(name, known) for name in given if name not in known]
+            raise TypeError(
+                f"{type(self).__name__}() {'; '.join([str(error), *dict.fromkeys(filter(None, reasons))])}"
+            ) from None
         call.apply_defaults()
         vars(self).update({name: value for name, value in call.arguments.items() if name != "self"})
 

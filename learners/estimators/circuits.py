@@ -21,9 +21,10 @@ from learners.estimators.arguments import (
     set_estimator_constructor,
     train_estimator_model,
     with_argument_checks,
+    with_keyword_hints,
 )
 from learners.estimators.columns import model_arrow_schema
-from learners.estimators.explaining import Explaining, warn_of_answer
+from learners.estimators.explaining import QUERY_HINTS, Explaining, warn_of_answer
 from learners.estimators.labels import append_class_column
 from learners.estimators.released_names import released_estimator as __getattr__  # noqa: F401
 from learners.estimators.table_inputs import (
@@ -149,6 +150,7 @@ class CircuitEstimator(Explaining, DensityMixin, BaseEstimator):
     predict = available_if(_with_class)(Explaining.predict)
     predict_interval = available_if(_with_class)(Explaining.predict_interval)
 
+    @with_keyword_hints(QUERY_HINTS)
     def query(self, query: Query) -> dict[str, Any]:
         """Answer a `Marginal`, `Conditional`, `Moments`, `Sample`, `Map`, `Impute` or `Surprise` query; see
         `circuits.queries.queries.answer_all`.

@@ -13,12 +13,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from learners.classifiers.column_findings import training_column_warnings
-from learners.errors import InvalidParameter, LearnerError, SchemaError
+from learners.errors import InvalidArgument, InvalidParameter, LearnerError, SchemaError
 from learners.estimators.arguments import (
     COMMON,
     check_common_arguments,
     set_estimator_constructor,
     train_estimator_model,
+    with_keyword_hints,
 )
 from learners.estimators.columns import single_row_record
 from learners.estimators.explaining import Explaining
@@ -58,6 +59,12 @@ from learners.schema.encoding.encode import encode
 from learners.schema.encoding.json_records import encode_json_records
 from learners.schema.schema import Value
 
+FIT_HINTS = {
+    "target": "name the class column as fit(X, 'column'), or in the constructor: target='column'",
+    **dict.fromkeys(("weight", "weights", "sample_weights"), "use sample_weight"),
+    **dict.fromkeys(("label", "labels"), "use y"),
+}
+
 
 class Classifier(Explaining, ClassifierMixin, BaseEstimator):
     """Base class of all learners as scikit-learn classifiers.
@@ -87,6 +94,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         if "_learner" in vars(cls) and "__init__" not in vars(cls):
             set_estimator_constructor(cls, recipes.learner_recipe(cls._learner).parameters, base=Classifier)
 
+    @with_keyword_hints(FIT_HINTS)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, on_progress: OnProgress | None = None) -> Self:
         """Learn a model from a table.
 
@@ -169,7 +177,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         if not isinstance(other, Classifier):
-            raise InvalidParameter("other", type(other).__name__, "a fitted estimator of the same class")
+            raise InvalidArgument("other", other, "a fitted estimator of the same class")
         check_is_fitted(other, "model_")
         ours, theirs = self.get_params(deep=False), other.get_params(deep=False)
         if type(self) is not type(other) or self.target_ != other.target_ or ours != theirs:
@@ -201,7 +209,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         self.parts_ = tuple(parts)
         self._take(model, [name for name in parts[0].source.arrow_schema.names if name != target], is_named=is_named)
         if self.schema is None:
-            lost = training_column_warnings(model.schema, monitored_network(model))
+            lost = training_column_warnings(model.schema, monitored_network(model), model.facts)
             for message in [*lost, *row_weight_warnings(model.schema, self.columns)]:
                 self._columns.warn_once(message)
         return self
@@ -344,9 +352,9 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             X = source_from_arrow_dataset(X) or X  # its files, if they alone are its rows
         if is_source_or_paths(X):
             if sample_weight is not None:
-                raise InvalidParameter(
+                raise InvalidArgument(
                     "sample_weight",
-                    type(sample_weight).__name__,
+                    sample_weight,
                     because='with paths, name the column: columns={"w": {"weight": True}}',
                 )
             if named is None and y is None:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from learners.answer_checks import check_answer_distributions
 from learners.circuits.model import CircuitModel
 from learners.errors import InvalidParameter, NoClass
-from learners.estimators.arguments import with_argument_checks
+from learners.estimators.arguments import with_argument_checks, with_keyword_hints
 from learners.estimators.columns import KnownColumns, issue_column_warning
 from learners.estimators.labels import text_array
 from learners.kernels.arrays import Array, Floats
@@ -145,6 +145,12 @@ def warn_of_answer(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+QUERY_HINTS = dict.fromkeys(
+    ("of", "given", "evidence", "columns", "variables"),
+    "pass a query, such as fewpass.Conditional(['column'], {'other': value})",
+)
+
+
 class Querying:
     """Mixin for estimators whose network, or joint member, answers queries."""
 
@@ -157,6 +163,7 @@ class Querying:
             self._circuit = (model, compile_model_circuit(model))
         return self._circuit[1]
 
+    @with_keyword_hints(QUERY_HINTS)
     def query(self, query: Query) -> dict[str, Any]:
         """Answer a `Marginal`, `Conditional`, `Sample`, `Map`, `Impute` or `Surprise` query; see
         `registry.networks.network_answers.answer_network_queries`.

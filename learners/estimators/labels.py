@@ -10,7 +10,7 @@ import pyarrow as pa
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from learners.errors import InvalidParameter, SchemaError, one_line_error_text
+from learners.errors import InvalidArgument, InvalidParameter, SchemaError, one_line_error_text
 from learners.estimators.table_inputs import Rows, values_to_arrow_column
 from learners.kernels.arrays import Array
 from learners.models.model import Model
@@ -38,7 +38,7 @@ def class_label_column(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
         words = one_line_error_text(error).removesuffix(".")
         if "continuous" in words:
             words += ". fewpass predicts classes: cut numbers into ranges, such as pandas.qcut(y, 4).astype(str)"
-        raise InvalidParameter("y", type(y).__name__, because=words) from error
+        raise InvalidArgument("y", y, because=words) from error
     return column
 
 
@@ -75,7 +75,7 @@ def sample_weight_counts(sample_weight: Any) -> pa.Array:
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidParameter("sample_weight", type(sample_weight).__name__, "one number for each row") from None
+        raise InvalidArgument("sample_weight", sample_weight, "one number for each row") from None
     if weights.ndim != 1:
         raise InvalidParameter("sample_weight", f"{weights.ndim}-dimensional", "one number for each row")
     is_count = (weights >= 0) & (weights == np.floor(weights)) & (weights <= MOST_WEIGHT)
@@ -97,14 +97,15 @@ def weighted_accuracy(predicted: Any, y: Any, sample_weight: Any) -> float:
     """Return the share of correct predictions. Raises InvalidParameter."""
     from sklearn.metrics import accuracy_score
 
-    if (np.shape(y)[:1] if not isinstance(y, pa.Array | pa.ChunkedArray) else (len(y),)) != predicted.shape:
-        raise InvalidParameter("y", type(y).__name__, f"a list of the {len(predicted):,} rows' classes")
+    shape = np.shape(y)[:1] if not isinstance(y, pa.Array | pa.ChunkedArray) else (len(y),)
+    if not shape:
+        raise InvalidArgument("y", y, f"a list of the {len(predicted):,} rows' classes")
+    if shape != predicted.shape:
+        raise InvalidArgument("y", y, has=f"{shape[0]:,} classes, but X has {len(predicted):,} rows")
     column = class_label_column(y, "class")
     n_missing = column.null_count
     if n_missing:
-        raise InvalidParameter(
-            "y", type(y).__name__, because=f"{n_missing:,} classes are missing: leave these rows out"
-        )
+        raise InvalidArgument("y", y, because=f"{n_missing:,} classes are missing: leave these rows out")
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     kind = column.type
@@ -115,7 +116,7 @@ def weighted_accuracy(predicted: Any, y: Any, sample_weight: Any) -> float:
     try:
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
     except (TypeError, ValueError) as error:  # in the words of scikit-learn, whose users know them
-        raise InvalidParameter("y", type(y).__name__, because=one_line_error_text(error).removesuffix(".")) from error
+        raise InvalidArgument("y", y, because=one_line_error_text(error).removesuffix(".")) from error
 
 
 def unused_column_name(name: str, names: Collection[str]) -> str:
@@ -132,7 +133,7 @@ def declared_class_labels(classes: Any) -> list[Value]:
     """
     labels: Sequence[Any] = np.asarray(classes).ravel().tolist()
     if not all(isinstance(name, str | bool | int | float) for name in labels):
-        raise InvalidParameter("classes", type(classes).__name__, "a list of classes")
+        raise InvalidArgument("classes", classes, "a list of classes")
     plain: list[Value] = [int(name) if isinstance(name, float) and name.is_integer() else name for name in labels]
     values_to_arrow_column("classes", plain)
     return list(dict.fromkeys(plain))

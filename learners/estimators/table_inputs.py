@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from learners.errors import InvalidParameter, SchemaError, SourceError, one_line_error_text
+from learners.errors import InvalidArgument, SchemaError, SourceError, one_line_error_text
 from learners.passes.sources.csv.types import declared_text_types
 from learners.passes.sources.row_streams import source_from_row_stream
 from learners.passes.sources.source import Source
@@ -21,7 +21,7 @@ from learners.schema import Overrides, Schema
 from learners.schema.checks import check_column_lengths
 
 SLICE_ROWS = 65_536
-ENTRY = {"y": "class", "sample_weight": "weight"}  # what each argument gives for a row
+ENTRIES = {"y": "classes", "sample_weight": "weights"}  # what each argument gives for a row
 SLICE_CELLS = 1 << 24  # of a sparse matrix, made dense at a time: 128 MiB
 ACCEPTED = (
     "paths, a pyarrow Table, Dataset or RecordBatchReader, a pandas or polars frame, a DuckDB relation, anything with "
@@ -55,8 +55,8 @@ class Rows:
         Raises InvalidParameter if the number of values differs from the number of rows.
         """
         if self.n_rows is not None and self.n_rows != len(values):
-            raise InvalidParameter(
-                argument, len(values), f"one {ENTRY[argument]} for each of the {self.n_rows} rows of X"
+            raise InvalidArgument(
+                argument, values, has=f"{len(values):,} {ENTRIES[argument]}, but X has {self.n_rows:,} rows"
             )
         schema = self.arrow_schema.append(pa.field(name, values.type))
         return Rows(schema, _extended(self.batches, schema, values, argument), self.is_named, self.n_rows)
@@ -74,7 +74,8 @@ def _extended(
         own = own.combine_chunks() if isinstance(own, pa.ChunkedArray) else own
         yield pa.RecordBatch.from_arrays([*batch.columns, own], schema=schema)
     if n_done != len(values):
-        raise InvalidParameter(argument, len(values), f"one {ENTRY[argument]} for each row of X")
+        n_rows = "more" if n_done > len(values) else f"{n_done:,}"
+        raise InvalidArgument(argument, values, has=f"{len(values):,} {ENTRIES[argument]}, but X has {n_rows} rows")
 
 
 def are_paths(X: Any) -> bool:
@@ -91,7 +92,7 @@ def is_source_or_paths(X: Any) -> bool:
 def open_source_or_paths(X: Any, schema: Schema | None, columns: Overrides | None = None, y: Any = None) -> Source:
     """Open paths as a source, or return X if it is one. Raises InvalidParameter if class labels accompany paths."""
     if y is not None and not isinstance(y, str):
-        raise InvalidParameter("y", type(y).__name__, because="with paths, give the name of the class column")
+        raise InvalidArgument("y", y, because="with paths, give the name of the class column")
     return X if isinstance(X, Source) else Source.open(X, types=declared_text_types(schema, columns))
 
 
@@ -163,9 +164,9 @@ def rows_as_record_batches(X: Any, estimator: Any) -> Rows:
     if _library_of(X) == "polars" and hasattr(X, "collect_batches"):
         return _of_lazy_frame(X)
     if _library_of(X) in ("pandas", "polars") and not hasattr(X, "columns"):
-        raise InvalidParameter(
+        raise InvalidArgument(
             "X",
-            type(X).__name__,
+            X,
             because="it is one row or column of a frame: pass a frame of one row, such as frame.iloc[[0]] or frame[:1], or a dict",
         )
     if hasattr(X, "__arrow_c_stream__"):
@@ -187,7 +188,7 @@ def _opened(X: Any, opener: Any) -> Any:
     try:
         return opener()
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise InvalidParameter("X", type(X).__name__, f"{ACCEPTED} ({one_line_error_text(error)})") from error
+        raise InvalidArgument("X", X, f"{ACCEPTED} ({one_line_error_text(error)})") from error
 
 
 def _of_table(table: pa.Table, is_named: bool = True) -> Rows:
@@ -322,13 +323,13 @@ def _of_array(X: Any, estimator: Any) -> Rows:
     else:
         array = X
     if not hasattr(array, "dtype") and not hasattr(array, "__array__") and not hasattr(array, "__array_interface__"):
-        raise InvalidParameter("X", type(X).__name__, ACCEPTED)
+        raise InvalidArgument("X", X, ACCEPTED)
     try:
         array = check_array(
             array, dtype=None, accept_sparse="csr", ensure_all_finite=False, estimator=estimator, input_name="X"
         )
     except ValueError as error:  # in the words of scikit-learn, whose users know them
-        raise InvalidParameter("X", type(X).__name__, because=one_line_error_text(error).removesuffix(".")) from error
+        raise InvalidArgument("X", X, because=one_line_error_text(error).removesuffix(".")) from error
     names = [f"x{i}" for i in range(array.shape[1])]
     if not isinstance(array, np.ndarray):
         return _of_sparse(array, names)

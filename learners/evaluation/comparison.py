@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from learners.errors import EmptyData, InvalidParameter
+from learners.errors import EmptyData, InvalidArgument, InvalidParameter
 from learners.evaluation.trial import Outcome
 from learners.kernels.arrays import Floats, Integers
 
@@ -105,7 +105,7 @@ def compare(outcomes: Iterable[Outcome]) -> Comparison:
     outcomes = list(outcomes) if isinstance(outcomes, Iterable) else [outcomes]
     for outcome in outcomes:
         if not isinstance(outcome, Outcome):
-            raise InvalidParameter("outcomes", type(outcome).__name__, "Outcomes from cross_validate")
+            raise InvalidArgument("outcomes", outcome, "Outcomes from cross_validate")
     outcomes = [outcome for outcome in outcomes if outcome.limit is None]
     if not outcomes:
         raise EmptyData("There are no outcomes to compare.")

@@ -15,7 +15,7 @@ from learners.kernels.arrays import Floats, Integers, Mask
 
 CALIBRATION_BINS = 15
 LEAST_PROBABILITY = 1e-15
-NO_ROWS = "There are no rows to evaluate on. Provide some, keep back a larger share in training (--holdout .3), or skip evaluation (--holdout 0)."
+NO_ROWS = "There are no rows to measure the model on. Name files that have some, keep back a larger share in training (--holdout .3), or train without measuring (--holdout 0)."
 
 
 @dataclass(frozen=True)

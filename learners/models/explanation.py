@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from learners.answer_checks import check_answer_distributions
-from learners.errors import InvalidParameter
+from learners.errors import InvalidArgument
 from learners.kernels.arrays import Floats, Integers, Mask
 from learners.models.model import Model
 from learners.schema import Chunk
@@ -66,9 +66,9 @@ def explain(model: Model, chunk: Chunk, pause: Callable[[], None] | None = None)
     `pause`: called before each of the many predictions that missing columns need; what it raises ends the explanation.
     """
     if not hasattr(model, "predict_proba"):
-        raise InvalidParameter("model", type(model).__name__, "a model, such as estimator.model_")
+        raise InvalidArgument("model", model, "a model, such as estimator.model_")
     if not isinstance(chunk, Chunk):
-        raise InvalidParameter("chunk", type(chunk).__name__, "a Chunk; estimator.explain(X) takes rows of any form")
+        raise InvalidArgument("chunk", chunk, "a Chunk; estimator.explain(X) takes rows of any form")
     probabilities = check_answer_distributions(model.predict_proba(chunk))
     n_rows, n_classes = probabilities.shape
     ranked = np.argsort(-probabilities, axis=1, kind="stable")

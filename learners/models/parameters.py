@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_o
 from pydantic import TypeAdapter, ValidationError
 
 from learners.errors import InvalidParameter
+from learners.models.parameter_synonyms import parameter_hint
 
 MUST_BE = "must be "
 OBJECT = "must be a JSON object"
@@ -45,8 +46,8 @@ WORDS = {
     "string_too_short": "must have at least {min_length} characters",
     "string_too_long": "must have at most {max_length} characters",
     "string_pattern_mismatch": "must match the pattern {pattern}",
-    "literal_error": "is unknown; use one of {expected}",
-    "enum": "is unknown; use one of {expected}",
+    "literal_error": "must be one of {expected}",
+    "enum": "must be one of {expected}",
     "union_tag_invalid": "has the unknown {discriminator} {tag!r}; use one of {expected_tags}",
     "union_tag_not_found": "lacks the field {discriminator}",
 }  # of pydantic's findings by their type
@@ -90,7 +91,10 @@ def parse_parameters_dataclass(cls: type[P], of: str, given: Mapping[str, object
         if reason := cls.moved.get(f"{name}={value}", cls.moved.get(name)):
             raise InvalidParameter(name, value, because=reason)
         if name not in known:
-            raise InvalidParameter(name, value, because=f"{of} has the parameters {', '.join(known)}")
+            hint = parameter_hint(name, known)
+            raise InvalidParameter(
+                name, value, because=f"{hint}{hint and '; '}{of} has the parameters {', '.join(known)}"
+            )
     of_names = {field.name for field in dataclasses.fields(cls) if field.type == "tuple[str, ...]"}
     values = {name: (value,) if name in of_names and isinstance(value, str) else value for name, value in given.items()}
     try:

@@ -9,7 +9,7 @@ from numbers import Integral
 from types import UnionType
 from typing import Literal, get_args
 
-from learners.errors import InvalidParameter
+from learners.errors import InvalidArgument, InvalidParameter
 from learners.models.estimation import MAX_GRAPHS, GraphPrior, check_seed
 from learners.models.evidence import Evidence, Given
 
@@ -363,7 +363,7 @@ def check_query_type(query: object, allowed: UnionType = Query) -> None:
     """
     if not isinstance(query, allowed):
         *names, last = (kind.__name__ for kind in get_args(allowed))
-        raise InvalidParameter("query", type(query).__name__, f"a {', '.join(names)} or {last} of fewpass")
+        raise InvalidArgument("query", query, f"a {', '.join(names)} or {last} of fewpass")
     for name in ("evidence", "likely", "do"):
         if not isinstance(evidence := getattr(query, name, {}), Mapping):
             raise InvalidParameter(name, evidence, "a mapping from column to value")

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from learners.errors import EmptyData, InvalidBuffers, InvalidParameter, SchemaError, SourceError
+from learners.errors import EmptyData, InvalidArgument, InvalidBuffers, InvalidParameter, SchemaError, SourceError
 from learners.kernels.arrays import Integers
 from learners.passes.row_rules import add_weighted_rows
 from learners.passes.sources.source import Fragment, Source
@@ -342,6 +342,6 @@ def _gather(statistic: ColumnWise, walk: _Walk[S], fragment: Fragment) -> None:
 def require_nonempty_source(source: Source) -> None:
     """Refuse anything but a source with rows. Raises InvalidParameter or EmptyData."""
     if not isinstance(source, Source):
-        raise InvalidParameter("source", type(source).__name__, "a Source, such as Source.open('rows.parquet')")
+        raise InvalidArgument("source", source, "a Source, such as Source.open('rows.parquet')")
     if not source.n_rows:
         raise EmptyData(f"{', '.join(file.path for file in source.files[:3])}: there are no rows to learn from.")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from learners.errors import InvalidParameter, SchemaError
+from learners.errors import InvalidArgument, SchemaError
 from learners.kernels.arrays import Integers
 from learners.models.model import Model
 from learners.passes.column_summaries import ColumnSummaries
@@ -135,7 +135,7 @@ def drive(
         As the data and the parameters give reason.
     """
     if not isinstance(learner, Learner):
-        raise InvalidParameter("learner", type(learner).__name__, "a learner such as learner('kdb', {}, 'class')")
+        raise InvalidArgument("learner", learner, "a learner such as learner('kdb', {}, 'class')")
     if isinstance(source, Sequence):
         parts = list(source)
     else:

@@ -212,9 +212,9 @@ def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
     if is_null.any():
         remedy = {target: {"null_class": "drop"}}
         raise SchemaError(
-            f"The target {target!r} is null in {int(is_null.sum()):,} of {len(column):,} rows of one batch; other batches may have more. "
-            f"Remove such rows, fill in their class, or choose what to do with them: {columns_setting(remedy)} leaves them "
-            "out, 'unknown' in place of 'drop' makes them a class.",
+            f"The target {target!r} is null in at least {int(is_null.sum()):,} {'row' if is_null.sum() == 1 else 'rows'}. "
+            f"Remove such rows, fill in their class, or set what to do with them: {columns_setting(remedy)} leaves them "
+            "out; 'unknown' in place of 'drop' makes them a class.",
             target,
             remedy,
         )

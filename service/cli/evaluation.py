@@ -35,9 +35,11 @@ from service.terminal_output import (
 if TYPE_CHECKING:
     from learners.evaluation.comparison import Comparison
     from learners.evaluation.crossvalidation import TrialProgress
+    from learners.schema import Schema
     from service.operations.bench import Figures
 
 LOG = "outcomes.jsonl"
+MOST_LEFT_OUT = 8  # columns that the end of a training names
 COMPARED = ("log_loss", "zero_one_loss", "rmse", "brier", "ece", "n_test_rows")
 
 
@@ -264,6 +266,32 @@ def evaluation_summary_line(metrics: JSONMapping) -> str:
     if metrics.get("log_likelihood") is not None:
         return f"log likelihood {_with_error(metrics, 'log_likelihood')} per row, {rows}"
     return ""
+
+
+def worse_than_shares_warning(metrics: JSONMapping) -> str:
+    """Return a warning if the log loss is above that of the class shares by more than two standard errors, else nothing."""
+    loss, floor, error = (metrics.get(name) for name in ("log_loss", "class_shares_log_loss", "log_loss_error"))
+    if loss is None or floor is None or loss - 2 * (error or 0.0) <= floor:
+        return ""
+    return (
+        "The probabilities are worse than the class shares alone, which use no column: the model has learned chance. Give it more "
+        "rows, leave out columns of many values (--columns), or compare learners (fewpass compare)."
+    )
+
+
+def quietly_left_out_line(schema: "Schema") -> str:
+    """Name the first columns left out for a reason that no warning gives, by reason; empty if there are none."""
+    from learners.schema.schema_inference import HARMLESS
+
+    quiet = [column for column in schema.left_out if column.reason.startswith(HARMLESS)]
+    by_reason: dict[str, list[str]] = {}
+    for column in quiet[:MOST_LEFT_OUT]:
+        by_reason.setdefault(column.reason, []).append(column.name)
+    if not quiet:
+        return ""
+    more = f"; and {len(quiet) - MOST_LEFT_OUT:,} more" if len(quiet) > MOST_LEFT_OUT else ""
+    groups = [f"{', '.join(names)} ({reason})" for reason, names in by_reason.items()]
+    return f"left out: {'; '.join(groups)}{more}"
 
 
 def _with_error(metrics: JSONMapping, name: str) -> str:

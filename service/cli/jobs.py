@@ -9,7 +9,7 @@ import typer
 from rich.padding import Padding
 from typer import Argument, Option
 
-from learners.errors import redact_uri_secrets
+from learners.errors import redact_uri_secrets, subject_and_reason
 from service import product
 from service.cli.shared_options import ForceOption, JsonOption, OutputOption, WorkspaceOption
 from service.requests.json_values import JSONObject
@@ -186,7 +186,7 @@ def build_request_or_usage_error(shape: Any, fields: JSONObject) -> Any:
         return shape(**fields)
     except ValidationError as error:
         messages = (
-            f"{'.'.join(map(str, place))}: {words}"
+            subject_and_reason(".".join(map(str, place)), words)
             for place, words in validation_messages_by_place(error.errors(), shape)
         )
         raise typer.BadParameter("; ".join(messages)) from error

@@ -19,10 +19,12 @@ from service.cli.ask import parse_option
 from service.cli.evaluation import (
     evaluation_summary_line,
     forgetting_price_line,
+    quietly_left_out_line,
     rows_read_summary,
     show_evaluation_comparison,
     show_evaluation_metrics,
     suggested_next_commands,
+    worse_than_shares_warning,
 )
 from service.cli.shared_options import (
     ColumnsOption,
@@ -192,12 +194,16 @@ def train_command(
     out.print(
         f"[bold]{version.name}@{version.version}[/]: {version.learner} from {version.n_rows:,} {rows} in {seconds:.2f} s{alone}"
     )
+    if words := quietly_left_out_line(schema):
+        out.print(words, highlight=False, markup=False)
     if networks is not None:
         out.print(f"{networks.name}@{networks.version}, the networks alone, answered until the trees were learned")
     if update:
         out.print(rows_read_summary(passes, is_update=True), highlight=False)
     if words := evaluation_summary_line(version.metrics):
         out.print(words, highlight=False)
+        if warning := worse_than_shares_warning(version.metrics):
+            print_warning(warning)
         if newest:
             out.print(newest, highlight=False, markup=False)
     nominal = next((each.name for each in schema.attributes if each.kind == "nominal"), None)

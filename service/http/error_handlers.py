@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from learners.errors import subject_and_reason
 from service.console.page_requests import wants_json
 from service.console.pages import page_response
 from service.http.api.json_bodies import TOO_DEEP, invalid_json_hint, is_json_content_type, overlong_json_integer_text
@@ -99,7 +100,7 @@ def _invalid_request(request: Request, error: Any) -> JSONResponse:
         {"field": ".".join(map(str, place)), "reason": words}
         for place, words in validation_messages_by_place(findings, root)
     ]
-    detail = "; ".join(f"{place['field']}: {place['reason']}" for place in places)
+    detail = "; ".join(subject_and_reason(place["field"], place["reason"]) for place in places)
     return _response(problems.problem_from_error(InvalidRequest(detail, errors=places)), request)
 
 

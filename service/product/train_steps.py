@@ -206,7 +206,7 @@ def _lone_window(source: Source, request: TrainRequest, forgotten: Forgotten, n_
 
 def trained_model_warnings(model: Model) -> list[str]:
     """Return warnings about the model's training table and how its columns were used."""
-    return [*training_column_warnings(model.schema, monitored_network(model)), *model.warnings()]
+    return [*training_column_warnings(model.schema, monitored_network(model), model.facts), *model.warnings()]
 
 
 def fit_training_rows(

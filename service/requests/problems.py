@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from learners import errors as learner_errors
+from learners.errors import subject_and_reason
 from service.requests import requests
 from service.requests.json_values import JSONObject
 from service.requests.validation_messages import validation_messages_by_place
@@ -208,7 +209,8 @@ def _complaints(error: ValidationError) -> str:
     root = getattr(requests, error.title, None)
     is_setting = error.title == "Settings"
     messages = (
-        f"{_name_of(place, is_setting)}: {words}" for place, words in validation_messages_by_place(error.errors(), root)
+        subject_and_reason(_name_of(place, is_setting), words)
+        for place, words in validation_messages_by_place(error.errors(), root)
     )
     return "; ".join(messages) + "."
 

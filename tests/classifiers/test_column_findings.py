@@ -1,5 +1,6 @@
 """What a network tells of its columns: saved indices, columns that tell all or nothing, what parents tell, and what folding cost, against definitions."""
 
+import re
 from collections import Counter
 from math import log
 
@@ -166,3 +167,25 @@ def test_the_cost_is_told():
     assert schema_loss_warnings(model.schema) == [
         "Column 'x': the 2 most frequent values have codes of their own; 4 rarer ones share one. Raise max_values to keep more."
     ]
+
+
+@pytest.mark.parametrize("learner", ["nb", "xgboost"])
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((2, 1), "3 rows are too few to learn 2 classes of 'y'"),
+        ((12, 12, 12, 12, 12), ""),
+        ((12, 12, 12, 12, 12, 1), r"1 class has fewer than 5 rows \('f'\), which is too few"),
+        ((80, 1), r"1 class has fewer than 5 rows \('b'\), which is too few"),
+        ((30, 30), ""),
+    ],
+)
+def test_too_few_rows_are_named(tmp_path, counts, words, learner):
+    """Three rows, or one row of a class, do not pass without a word, whatever learns."""
+    y = [name for name, n in zip("abcdef", counts, strict=False) for _ in range(n)]
+    pd.DataFrame({"x": [str(row % 2) for row in range(len(y))], "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    model = drive(recipes.learner(learner, {}, "y"), Source.open(tmp_path / "t.csv"), threads=1)
+    found = [
+        text for text in training_column_warnings(model.schema, monitored_network(model), model.facts) if "few" in text
+    ]
+    assert len(found) == bool(words) and all(re.match(words, text) for text in found)

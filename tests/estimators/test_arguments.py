@@ -43,8 +43,8 @@ def circuit(frame):
     ("call", "told"),
     [
         (lambda model, circuit, frame: model.predict_interval(frame, "x"), "level='x' must be a number"),
-        (lambda model, circuit, frame: model.predict_proba([1, 2]), "X='list' .*Reshape your data"),
-        (lambda model, circuit, frame: model.merged(3), "other='int' .*fitted estimator"),
+        (lambda model, circuit, frame: model.predict_proba([1, 2]), "X .list. .*Reshape your data"),
+        (lambda model, circuit, frame: model.merged(3), "Argument other must be .*fitted estimator.*, not int"),
         (lambda model, circuit, frame: model.save(3), "path=3 .*must be a path"),
         (lambda model, circuit, frame: model.to_sql("t", dialect=3), "dialect=3 .*must be text"),
         (lambda model, circuit, frame: model.to_sql("t", key=3), "key=3 .*list of names"),
@@ -54,29 +54,29 @@ def circuit(frame):
         (lambda model, circuit, frame: circuit.sample(2, "x"), "random_state='x' .*whole number from 0"),
         (lambda model, circuit, frame: circuit.sample(2, given=3), "given=3 .*must be a mapping"),
         (lambda model, circuit, frame: fewpass.load(3), "path=3 .*must be a path"),
-        (lambda model, circuit, frame: fewpass.NB().fit(frame, 3), "y='int' .*1d array"),
+        (lambda model, circuit, frame: fewpass.NB().fit(frame, 3), "y .int. .*1d array"),
         (lambda model, circuit, frame: fewpass.NB(columns=3).fit(frame, "late"), "columns=3 .*must be a mapping"),
         (lambda model, circuit, frame: fewpass.NB(schema=3).fit(frame, "late"), "schema=3 .*must be a Schema"),
         (lambda model, circuit, frame: fewpass.NB(target=3).fit(frame), "target=3 .*must be text"),
         (lambda model, circuit, frame: fewpass.NB(threads=-1).fit(frame, "late"), "threads=-1 .*one or more"),
         (lambda model, circuit, frame: fewpass.ESKDB(seed="x").fit(frame, "late"), "seed='x' .*whole number"),
         (lambda model, circuit, frame: fewpass.NB().partial_fit(frame, "late", [1, 2]), "classes=.* classes such as"),
-        (lambda model, circuit, frame: model.score(frame, 3), "y='int' .*list of the 80 rows' classes"),
-        (lambda model, circuit, frame: model.score(frame, [1, 2]), "y='list' .*list of the 80 rows' classes"),
-        (lambda model, circuit, frame: model.score(frame, [1.5] * 80), "y='list'"),
-        (lambda model, circuit, frame: model.record_classifier()(3), "record='int' .*must be a mapping"),
-        (lambda model, circuit, frame: model.record_classifier()("size"), "record='str' .*must be a mapping"),
-        (lambda model, circuit, frame: fewpass.explain(model.model_, 3), "chunk='int' .*must be a Chunk"),
-        (lambda model, circuit, frame: fewpass.explain(3, frame), "model='int' .*must be a model"),
+        (lambda model, circuit, frame: model.score(frame, 3), "y must be a list of the 80 rows' classes, not int"),
+        (lambda model, circuit, frame: model.score(frame, [1, 2]), "y has 2 classes, but X has 80 rows"),
+        (lambda model, circuit, frame: model.score(frame, [1.5] * 80), "y .list. cannot be used"),
+        (lambda model, circuit, frame: model.record_classifier()(3), "Argument record must be .*a mapping.*, not int"),
+        (lambda model, circuit, frame: model.record_classifier()("size"), "Argument record must be .*a mapping.*, not str"),
+        (lambda model, circuit, frame: fewpass.explain(model.model_, 3), "Argument chunk must be .*a Chunk.*, not int"),
+        (lambda model, circuit, frame: fewpass.explain(3, frame), "Argument model must be .*a model.*, not int"),
         (lambda model, circuit, frame: fewpass.read_network(3), "path=3 .*must be a path"),
-        (lambda model, circuit, frame: fewpass.compare(3), "outcomes='int' .*cross_validate"),
-        (lambda model, circuit, frame: fewpass.compare([3]), "outcomes='int' .*cross_validate"),
+        (lambda model, circuit, frame: fewpass.compare(3), "Argument outcomes must be .*cross_validate.*, not int"),
+        (lambda model, circuit, frame: fewpass.compare([3]), "Argument outcomes must be .*cross_validate.*, not int"),
         (lambda model, circuit, frame: fewpass.Client(3), "url=3 .*must be text"),
         (lambda model, circuit, frame: fewpass.encode(3, model.model_.schema), "batch, schema='int, Schema' .*RecordBatch"),
-        (lambda model, circuit, frame: fewpass.infer_schema(3, "class"), "source='int' .*must be a Source"),
+        (lambda model, circuit, frame: fewpass.infer_schema(3, "class"), "Argument source must be .*a Source.*, not int"),
         (lambda model, circuit, frame: fewpass.collect(3, 3), "statistic, source='int, int' .*must be an empty statistic"),
-        (lambda model, circuit, frame: fewpass.drive(3, 3), "learner='int' .*must be a learner such as learner"),
-        (lambda model, circuit, frame: fewpass.drive(fewpass.learner("nb", {}, "class"), 3), "source='int' .*must be a Source"),
+        (lambda model, circuit, frame: fewpass.drive(3, 3), "Argument learner must be .*a learner such as learner.*, not int"),
+        (lambda model, circuit, frame: fewpass.drive(fewpass.learner("nb", {}, "class"), 3), "Argument source must be .*a Source.*, not int"),
         (lambda model, circuit, frame: fewpass.cross_validate(3, ["nb"]), "data=3 .*must be a list"),
         (lambda model, circuit, frame: fewpass.cross_validate([], "nb"), "learners='nb' .*must be a list"),
     ],
@@ -91,6 +91,37 @@ def test_no_rows_and_rows_of_nothing_have_answers(model, circuit):
         assert each.predict_proba([]).shape == (0, 2)
         assert each.predict_proba([{}, {}]).shape == (2, 2)
         assert np.allclose(each.predict_proba({}), each.predict_proba([{}]))
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "hint"),
+    [
+        (FewPassClassifier, "random_state", "use seed"),
+        (fewpass.SumProductNetwork, "n_jobs", "use threads"),
+        (FewPassClassifier, "learning_rate", r"use effort \('low', 'normal' or 'high'\)"),
+        (fewpass.XGBoost, "n_estimators", "use rounds"),
+        (fewpass.XGBoost, "eta", "use learning_rate"),
+        (KDB, "alpha", "use m, with estimator='m'"),
+        (NB, "class_weight", "sample_weight"),
+        (NB, "categorical_feature", "nominal"),
+    ],
+)
+def test_names_of_other_libraries_are_translated(cls, name, hint):
+    """Users of scikit-learn, XGBoost, LightGBM and CatBoost read what a parameter is called here."""
+    with pytest.raises(TypeError, match=rf"'{name}'; {hint}" if hint.startswith("use") else rf"'{name}'; .*{hint}"):
+        cls(**{name: 1})
+
+
+def test_unknown_keywords_of_methods_say_what_to_write(model, frame):
+    with pytest.raises(TypeError, match=r"NB.fit\(\) got .* 'target'; name the class column as fit\(X, 'column'\)"):
+        NB().fit(frame, target="late")
+    with pytest.raises(TypeError, match=r"query\(\) got .* 'of'; pass a query, such as fewpass.Conditional"):
+        model.query(of="late")
+
+
+def test_parameters_of_commands_and_jobs_are_translated():
+    with pytest.raises(InvalidParameter, match="random_state=1 is not allowed: use seed; learner 'auto' has"):
+        fewpass.learner("auto", {"random_state": 1}, "class")
 
 
 @pytest.mark.parametrize("cls", [NB, TAN, KDB, SKDB, ESKDB, FewPassClassifier])
@@ -120,6 +151,9 @@ def test_other_arguments_are_refused_by_name_and_a_class_of_a_user_may_have_its_
         NB(k=2)
     with pytest.raises(TypeError, match=r"KDB\(\) too many positional arguments"):
         KDB(2)
+
+    with pytest.raises(TypeError, match=r"keyword argument 'memry'; similar: memory"):
+        FewPassClassifier(memry=1)
 
     class Mine(KDB):
         def __init__(self, *, k=4):

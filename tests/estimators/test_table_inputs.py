@@ -110,7 +110,7 @@ def test_classes_beside_the_table_in_any_form(table):
         assert np.array_equal(NB(m=1.0).fit(rows, classes).predict_proba(rows), expected)
         assert np.array_equal(NB(m=1.0).fit(rows.to_reader(), classes).predict_proba(rows), expected)
     for classes in (y.to_pylist()[:-1], [*y.to_pylist(), "no"]):
-        with pytest.raises(InvalidParameter, match="one class for each row"):
+        with pytest.raises(InvalidParameter, match=r"y has .* classes, but X has"):
             NB().fit(rows.to_reader(), classes)
 
 
@@ -146,8 +146,8 @@ def test_arrays_of_objects_and_lists_keep_the_type_of_each_column(table):
         (pa.table([[1, 1], [2, 2]], names=["a", "a"]), SourceError, "two columns named 'a'"),
         (pl.Series([1, 2]), InvalidParameter, "it is one row or column of a frame"),
         (3, InvalidParameter, "must be paths, a pyarrow Table"),
-        (pd.Series(["a", 1.5]), InvalidParameter, "X='Series' is not allowed: it is one row or column of a frame"),
-        ([[1], [1, 2]], InvalidParameter, "X='list' must be paths"),
+        (pd.Series(["a", 1.5]), InvalidParameter, "X .Series. cannot be used: it is one row or column of a frame"),
+        ([[1], [1, 2]], InvalidParameter, "X must be paths.*, not list"),
         ({"a": [1, 2], "b": [1]}, SchemaError, "Column 'b' has 1 values, but 'a' has 2"),
         (
             {"a": 1, "b": [1, 2]},
@@ -172,7 +172,7 @@ def test_a_stream_that_fails_is_told():
         yield pa.record_batch([[1, 2], ["x", "y"]], schema=schema)
         raise pa.ArrowInvalid("the connection was lost")
 
-    with pytest.raises(SourceError, match=r"The stream: cannot be read \(the connection was lost\)"):
+    with pytest.raises(SourceError, match=r"The stream cannot be read \(the connection was lost\)"):
         NB().fit(pa.RecordBatchReader.from_batches(schema, batches()), "class")
 
 
@@ -218,7 +218,7 @@ def test_estimators_learn_from_a_long_stream_as_from_a_table(table, monkeypatch)
 def test_classes_that_are_missing_are_refused_by_name_or_left_out(table):
     y = np.where(np.arange(500) < 7, None, table["class"].to_numpy())
     for missing in (y, pd.Series(y), np.where(np.arange(500) < 7, np.nan, table["class"].to_numpy() == "yes")):
-        with pytest.raises(SchemaError, match="The target 'class' is null in 7 of 500 rows"):
+        with pytest.raises(SchemaError, match="The target 'class' is null in at least 7 rows"):
             NB().fit(table.drop_columns("class"), missing)
     model = NB(columns={"class": {"null_class": "drop"}}).fit(table.drop_columns("class"), y)
     assert model.model_.facts["n_rows"] == 493

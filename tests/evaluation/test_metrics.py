@@ -50,9 +50,9 @@ def test_perfect_worst_tied_and_no_predictions():
     assert wrong.log_loss == pytest.approx(-log(1e-15))
     # Of a tie the first class is predicted.
     assert (evaluate([[0.5, 0.5]], [0]).zero_one_loss, evaluate([[0.5, 0.5]], [1]).zero_one_loss) == (0, 1)
-    with pytest.raises(EmptyData, match="no rows to evaluate"):
+    with pytest.raises(EmptyData, match="no rows to measure"):
         evaluate(np.empty((0, 2)), [])
-    with pytest.raises(EmptyData, match="no rows to evaluate on"):
+    with pytest.raises(EmptyData, match="no rows to measure the model on"):
         class_prior_baseline_losses([], 2)
 
 

@@ -46,7 +46,7 @@ def test_a_statistic_refuses_them_by_file_and_column(broken):
     source, name, schema = broken
     families = naive_bayes_structure(schema.n_attributes).families()
     for statistic in (PairwiseCounts(schema), FamilyCounts(schema, families)):
-        with pytest.raises(SourceError, match=rf"x\.parquet: is damaged: Column '{name}': .*Restore the file"):
+        with pytest.raises(SourceError, match=rf"x\.parquet is damaged: Column '{name}': .*Restore the file"):
             collect(statistic, source)
 
 

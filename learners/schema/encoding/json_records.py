@@ -14,7 +14,7 @@ from operator import itemgetter
 import numpy as np
 import pyarrow as pa
 
-from learners.errors import InvalidParameter, SchemaError
+from learners.errors import InvalidArgument, SchemaError
 from learners.kernels.arrays import Codes, Floats, freeze_arrays
 from learners.schema.checks import check_column_lengths
 from learners.schema.discretise import EXACT
@@ -360,7 +360,7 @@ def encode_json_columns(columns: Mapping[str, Sequence[object]], schema: Schema)
 def check_is_record(record: object) -> None:
     """Refuse a record that is not a mapping (InvalidParameter)."""
     if record.__class__ is not dict and not isinstance(record, Mapping):
-        raise InvalidParameter("record", type(record).__name__, "a mapping, such as {'name': value}")
+        raise InvalidArgument("record", record, "a mapping, such as {'name': value}")
 
 
 def json_record_encoder(schema: Schema) -> Callable[[Mapping[str, object]], list[int]]:

@@ -185,7 +185,7 @@ def overlong_json_integer_text(body: bytes) -> str:
     while left:
         place, value = left.pop()
         if value is too_long:
-            return f"{place}: is a whole number with more than {most:,} digits"
+            return f"{place} is a whole number with more than {most:,} digits"
         members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         left += [(f"{place}.{name}", member) for name, member in members]
     return ""

@@ -101,7 +101,7 @@ def test_versions_and_files_that_are_no_longer_there_are_named(tmp_path):
     with pytest.raises(SourceError, match=r"no longer has version 1: its log begins with version 2\."):
         Source.open(tmp_path, at="1")
     next(tmp_path.glob("*.parquet")).unlink()
-    with pytest.raises(SourceError, match=r"\.parquet: does not exist\. If it was deleted"):
+    with pytest.raises(SourceError, match=r"\.parquet does not exist\. If it was deleted"):
         Source.open(tmp_path)
 
 

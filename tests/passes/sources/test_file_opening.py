@@ -240,7 +240,7 @@ def test_only_the_folders_right_above_the_files_are_columns_where_the_file_has_n
 def test_files_outside_the_folders_are_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "day=2026-01-01"):
         part_in(folder)
-    with pytest.raises(SourceError, match=r"part.parquet: has no column 'day' and is not in a folder day="):
+    with pytest.raises(SourceError, match=r"part.parquet has no column 'day' and is not in a folder day="):
         Source.open(tmp_path)
 
 

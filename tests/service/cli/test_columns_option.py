@@ -194,7 +194,7 @@ def test_missing_classes_are_told_where_rows_are_scored():
     y[3] = pd.NA
     with pytest.raises(InvalidParameter, match="1 classes are missing: leave these rows out"):
         model.score(frame, y)
-    with pytest.raises(SchemaError, match="The target 'class' is null in 1 of 80 rows"):
+    with pytest.raises(SchemaError, match="The target 'class' is null in at least 1 row"):
         fewpass.NB().fit(frame, np.array(y, dtype=object))
 
 

@@ -8,13 +8,16 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from learners.schema import Schema
 from service import product
 from service.cli import app
 from service.cli.evaluation import (
     evaluation_summary_line,
     forgetting_price_line,
+    quietly_left_out_line,
     rows_read_summary,
     suggested_next_commands,
+    worse_than_shares_warning,
 )
 from service.http.connections import ServerConfig
 from service.requests.problems import InvalidRequest
@@ -223,3 +226,26 @@ def test_a_name_of_a_data_set_and_of_a_model_of_other_files_is_not_guessed(tmp_p
     assert "'rain' is a data set, and a model whose newest version, rain@1, was not trained on that" in refused
     assert "Models that would be trained again: rain" in run(*asked, "--name-of", "model")
     assert "Models that would be trained again: none" in run(*asked, "--name-of", "dataset")
+
+
+def test_training_names_columns_left_out_without_a_warning(tmp_path):
+    """Constants, screened and dropped columns are named by reason, at most eight of them."""
+    n = 200
+    columns = {f"c{i}": ["same"] * n for i in range(9)} | {"gone": ["a", "b"] * (n // 2), "y": ["no", "yes"] * (n // 2)}
+    pq.write_table(pa.table(columns | {"x": ["u", "v"] * (n // 2)}), tmp_path / "t.parquet")
+    said = run(
+        *("train", tmp_path / "t.parquet", "-t", "y", "-n", "m", "-l", "nb", "-w", tmp_path / "w"),
+        *("--columns", json.dumps({"gone": "drop"})),
+    )
+    words = " ".join(said.split())
+    assert "left out: c0, c1, c2, c3, c4, c5, c6, c7 (one value only); and 2 more" in words
+    assert not quietly_left_out_line(Schema((), "y", ("no", "yes"), "string"))
+
+
+def test_probabilities_worse_than_the_class_shares_are_a_warning():
+    said = worse_than_shares_warning
+    assert "worse than the class shares" in said(
+        {"log_loss": 0.78, "log_loss_error": 0.04, "class_shares_log_loss": 0.68}
+    )
+    assert not said({"log_loss": 0.75, "log_loss_error": 0.04, "class_shares_log_loss": 0.68}), "chance explains it"
+    assert not said(KEPT_BACK) and not said({"log_likelihood": -3.0})

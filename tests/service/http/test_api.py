@@ -53,7 +53,7 @@ def test_jobs_and_schedules_whose_files_are_not_there_are_refused_at_once(site, 
     train = {"kind": "train", "learner": "nb", "model": "m", "target": "class"}
     jobs = [
         (train | {"uris": ["/no/such.parquet"]}, "/no/such.parquet: no such file"),
-        (train | {"uris": [str(site.train)], "test_uris": [f"{tmp_path}/*.pq"]}, "*.pq: matches no file"),
+        (train | {"uris": [str(site.train)], "test_uris": [f"{tmp_path}/*.pq"]}, "*.pq matches no file"),
         (train | {"dataset": "moving"}, "matches no file"),
         ({"kind": "evaluate", "model": "weather", "uris": ["file:///no/such"]}, "no such file"),
     ]

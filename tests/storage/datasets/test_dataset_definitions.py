@@ -34,7 +34,7 @@ def test_a_repeated_registration_changes_nothing_and_another_definition_conflict
     assert register_dataset(control, Dataset("d", ("a",), "y", {"x": {"order": ("a", "b")}})) == first
     with pytest.raises(
         Conflict,
-        match=r"Dataset 'd': is already registered with other uris, target or columns. Delete it first, or use a new name",
+        match=r"Dataset 'd' is already registered with other uris, target or columns. Delete it first, or use a new name",
     ):
         register_dataset(control, Dataset("d", ("b",), "y"))
     assert get_dataset(control, "d") == first

@@ -56,10 +56,10 @@ def test_the_same_job_registers_one_version_however_often_it_is_repeated(control
 def test_a_version_never_changes(control):
     version = new_version(control, job_id="job-1")
     with pytest.raises(
-        Conflict, match=r"'adult@1': is already registered, and versions never change. Reserve a new number"
+        Conflict, match=r"'adult@1' is already registered, and versions never change. Reserve a new number"
     ):
         add_version(control, replace(version, n_rows=1, job_id="job-2"))
-    with pytest.raises(Conflict, match="'adult@2': has a number that was not reserved"):
+    with pytest.raises(Conflict, match="'adult@2' has a number that was not reserved"):
         add_version(control, replace(version, version=2, job_id="job-2"))
     assert get_version(control, "adult") == version
 

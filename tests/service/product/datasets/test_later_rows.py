@@ -222,7 +222,9 @@ def test_a_window_emptied_by_a_wrong_time_says_so(n_far, workspace, tmp_path):
     assert version.n_rows == n_far and [text for text in warned if words in text]
     with pytest.raises(InvalidRequest, match=f"All rows have the same time in 'when'.*{words}"):
         train(workspace, tmp_path / "t.parquet", **how, holdout_by="time")
-    with pytest.raises(EmptyData, match=f"no rows to evaluate on.*{words}"):  # kept back at random: none of three
+    with pytest.raises(
+        EmptyData, match=f"no rows to measure the model on.*{words}"
+    ):  # kept back at random: none of three
         train(workspace, tmp_path / "t.parquet", **how, holdout=1e-6)
     _, warned = train(workspace, tmp_path / "t.parquet", **how | {"window": "4000w"}, holdout=0)
     assert not any("window" in text for text in warned)

@@ -134,7 +134,7 @@ def test_a_file_of_a_store_appears_when_it_is_whole(path, model, monkeypatch):
     assert len(store.get_file_info(pafs.FileSelector(folder))) == 1
     place = output_destination("memory://shop/b.parquet")
     monkeypatch.setattr(MemoryFile, "write", Mock(side_effect=OSError("the store is gone")))
-    with pytest.raises(SourceError, match=r"memory://shop/b.parquet: cannot be written \(the store is gone\)"):
+    with pytest.raises(SourceError, match=r"memory://shop/b.parquet cannot be written \(the store is gone\)"):
         place.put(path)
     assert len(store.get_file_info(pafs.FileSelector(folder))) == 1
 
