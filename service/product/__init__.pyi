@@ -53,6 +53,7 @@ from .monitoring.webhooks import delete_webhook as delete_webhook
 from .monitoring.webhooks import list_webhook_deliveries as list_webhook_deliveries
 from .monitoring.webhooks import list_webhooks as list_webhooks
 from .monitoring.webhooks import test_webhook as test_webhook
+from .monitoring.windows import earlier_versions_with_served_rows as earlier_versions_with_served_rows
 from .monitoring.windows import file_drift_report as file_drift_report
 from .monitoring.windows import monitoring_column_counts as monitoring_column_counts
 from .monitoring.windows import monitoring_family_drift as monitoring_family_drift

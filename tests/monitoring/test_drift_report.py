@@ -323,3 +323,19 @@ def test_a_column_that_has_left_its_intervals_is_not_cut_off(watched, scored, sh
     table = problems.rows(N_ROWS, 9)
     found = report(watched, scored, replaced(table, "size", pa.array(table["size"].to_numpy() + shift)))
     assert found["is_drifting"] and not any(cause["kind"] == "clipped" for cause in found["causes"]), found["causes"]
+
+
+def test_words_of_a_time_leave_the_name_of_its_column():
+    """A column of times called "numbers seen" keeps its name where its numbers are called times."""
+
+    def timed(table, hours_later=0.0):
+        hours = np.round((table["size"].to_numpy() + hours_later) * 1000).astype(np.int64)
+        times = replaced(table, "size", pa.array(np.datetime64("2026-01-01", "s") + hours.astype("timedelta64[h]")))
+        return times.rename_columns(["numbers seen" if name == "size" else name for name in times.column_names])
+
+    model = drive(recipes.learner("nb", {}, "class"), Source.of_table(timed(problems.rows(N_ROWS, 1))))
+    watched = Watched(model)
+    scored = collect(ServedCounts(watched), Source.of_table(timed(problems.rows(N_ROWS, 8))))
+    found = report(watched, scored, timed(problems.rows(N_ROWS, 9), hours_later=100))
+    words = [cause["words"] for cause in found["causes"] if cause["kind"] == "out_of_range"]
+    assert len(words) == 1 and words[0].startswith("numbers seen has times outside the range of training")

@@ -122,6 +122,7 @@ N_DECISIONS = 20
 MOST_SHARES = 12
 MOST_EXAMPLE = 20
 # Shown beside each other, where a version has them; the comparison of two versions shows all.
+LEAST_SPREAD = 0.2  # of the largest value: what the axis of a metric over the versions covers at least
 FIRST_METRICS = ("zero_one_loss", "log_loss", "class_shares_log_loss", "ece", "log_likelihood")
 # The line of a metric is drawn with what the class shares alone lose.
 FLOORS = {"log_loss": "class_shares_log_loss"}
@@ -236,7 +237,11 @@ def version_metric_names(versions: Sequence[ModelVersion]) -> list[str]:
 
 
 def version_metric_sparkline(versions: Sequence[ModelVersion], metric: str) -> JSONObject | None:
-    """Draw one metric of the versions in order of creation, in a picture of 100 by 30; None with fewer than two values."""
+    """Draw one metric of the versions in order of creation, in a picture of 100 by 30; None with fewer than two values.
+
+    The axis of a metric that is never negative begins at 0, and any axis covers a fifth of the size of its values or
+    more, so that noise does not look like a jump.
+    """
     ascending = [version for version in reversed(versions) if is_plain_number(version.metrics.get(metric))]
     if len(ascending) < 2:
         return None
@@ -244,7 +249,10 @@ def version_metric_sparkline(versions: Sequence[ModelVersion], metric: str) -> J
     floor = [version.metrics.get(FLOORS.get(metric, "")) for version in ascending]
     known = [*own, *(float(each) for each in floor if is_plain_number(each))]
     times = [0.0 if version.created_at is None else version.created_at.timestamp() for version in ascending]
-    low, spread, length = min(known), max(known) - min(known) or 1.0, times[-1] - times[0] or 1.0
+    low, high, length = min(known), max(known), times[-1] - times[0] or 1.0
+    widening = max(0.0, LEAST_SPREAD * max(map(abs, known)) - (high - low)) / 2
+    low, high = (0.0, high) if low >= 0 else (low - widening, high + widening)
+    spread = high - low or 1.0
 
     def points(values: Sequence[object]) -> list[tuple[float, float]]:
         return [
@@ -259,8 +267,8 @@ def version_metric_sparkline(versions: Sequence[ModelVersion], metric: str) -> J
         "points": points(own),
         "floor": points(floor),
         "floor_last": floor[-1],
-        "low": min(known),
-        "high": max(known),
+        "low": low,
+        "high": high,
         "first_at": ascending[0].created_at,
         "last_at": ascending[-1].created_at,
     }

@@ -20,6 +20,11 @@ WINDOWS = {"24h": "1h", "7d": "6h", "30d": "24h"}
 AGAINST = ("training", "window:7d", "same-hour:4w")
 MOST_COLUMNS = 100
 MOST_EARLIER = 3  # versions that a page without rows links to
+KEPT_OF_ROWS = {  # by the mode of monitoring
+    "off": "Monitoring of this model is off.",
+    "counts": "Rows are counted within a minute of being served.",
+    "rows": "Rows are stored, and counted within a minute of being served.",
+}
 N_PICTURES = 6  # of the columns that have changed most
 
 
@@ -75,8 +80,9 @@ def model_monitoring_screen(request: Request) -> JSONObject:
         return head | {"reason": f"There is nothing to show. {reason}"}
     if report["is_drifting"] is None:
         why = str(report.get("why", ""))
-        own = f"Version {shown.version}: {why}. Storage of served rows: {report['mode']}."
-        return head | {"reason": own, "earlier": list(range(max(1, shown.version - MOST_EARLIER), shown.version))}
+        own = f"Version {shown.version}: {why}. {KEPT_OF_ROWS.get(report['mode'], '')}".strip()
+        earlier = product.earlier_versions_with_served_rows(workspace, shown.name, shown.version, MOST_EARLIER)
+        return head | {"reason": own, "earlier": earlier}
     columns = [{**row, "quality": largest_rate_change_words(row)} for row in report["columns"][:MOST_COLUMNS]]
     return head | {
         "found": report,

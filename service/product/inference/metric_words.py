@@ -33,8 +33,8 @@ ROWS_MEASURED = {
 }
 RATE_WORDS = {  # of the rates of a column in a report on drift; others are called so
     "out_of_range": "out of range",
-    "low_tail": "as low as the lowest",
-    "high_tail": "as high as the highest",
+    "low_tail": "at the lowest values of training",
+    "high_tail": "at the highest values of training",
 }
 INTERVAL = re.compile(r"\((\S+), (\S+)\]")
 

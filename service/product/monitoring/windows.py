@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from learners.errors import EmptyData, SchemaError
@@ -28,6 +29,7 @@ from service.requests.problems import InvalidRequest
 from service.serving.predictor import map_model_version
 from service.settings import available_threads
 from service.workspace import Workspace
+from storage.errors import NotFound
 from storage.models.compiled import map_compiled
 from storage.models.model_versions import ModelVersion
 from storage.monitoring.monitoring_files import HOUR, MonitoringFiles, is_counting_process_alive
@@ -206,6 +208,23 @@ def served_row_counts(counts: ServedCounts) -> dict[str, int]:
     counted, served, requests = (int(number) for number in counts.block("rows"))
     most = max((k for k, n in enumerate(counts.block("rates").tolist()) if n), default=0)
     return {"counted": counted, "served": served, "requests": requests, "counted_one_in_at_most": 1 << most}
+
+
+def earlier_versions_with_served_rows(workspace: Workspace, name: str, version: int, most: int) -> list[int]:
+    """Return the newest versions before one that still exist and whose served rows are stored, at most so many,
+    ascending.
+    """
+    counted = MonitoringFiles(workspace.layout.root, name).versions()
+    found = (number for number in reversed(counted) if number < version and _exists(workspace, name, number))
+    return sorted(islice(found, most))
+
+
+def _exists(workspace: Workspace, name: str, version: int) -> bool:
+    try:
+        find_version(workspace, f"{name}@{version}")
+    except NotFound:
+        return False
+    return True
 
 
 def monitoring_windows(

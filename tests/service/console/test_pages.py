@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from importlib.resources import files
+from types import SimpleNamespace
 from typing import get_args
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from starlette.testclient import TestClient
 from service import product
 from service.console.pages import interval_words, page_template_environment
 from service.console.screens.job_screens import parse_job_log_line
+from service.console.screens.model_screens import version_metric_sparkline
 from service.http.app import create_app
 from service.jobs.queue import Job, State
 from service.product.monitoring.monitoring_states import (
@@ -465,3 +467,20 @@ def test_a_line_of_a_log_is_a_sentence_and_its_traceback_stands_apart():
     told = parse_job_log_line(line)
     assert (told["words"], told["traceback"]) == ("Step failed: learn. No rows.", "Traceback")
     assert parse_job_log_line("killed")["words"] == "killed"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "low", "high"),
+    [
+        ("log_loss", (0.465, 0.470), 0.0, 0.470),
+        ("log_likelihood", (-10.0, -10.1), -11.06, -9.04),
+        ("log_likelihood", (-10.0, -30.0), -30.0, -10.0),
+    ],
+)
+def test_noise_between_versions_does_not_look_like_a_jump(name, values, low, high):
+    """The axis begins at 0, or covers a fifth of the size of the values."""
+    versions = [SimpleNamespace(metrics={name: value}, created_at=None) for value in values]
+    line = version_metric_sparkline(versions[::-1], name)
+    assert (line["low"], line["high"]) == pytest.approx((low, high))
+    (_, first), (_, last) = line["points"]
+    assert abs(first - last) == pytest.approx(24 * abs(values[0] - values[1]) / (high - low), abs=0.15)

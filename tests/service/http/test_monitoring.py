@@ -39,7 +39,7 @@ def place(tmp_path_factory):
     quick = {"monitoring_fold_s": 0.05, "monitoring_flush_s": 0.1, "generation_poll_s": 0.05}
     settings = Settings(workspace=folder / "workspace", job_workers=0, **quick)
     with Workspace(settings) as opened:
-        for model in ("towns", "broken", "quiet", "killed"):
+        for model in ("towns", "broken", "quiet", "killed", "earlier"):
             learn(opened, folder / "train.parquet", model, learner="kdb", parameters={"k": 1})
         dataset = {"name": "orders", "uris": [str(folder / "orders.parquet")], "columns": {"order_id": "drop"}}
         product.register_dataset(opened, DatasetRequest(**dataset, target="class"))
@@ -269,3 +269,20 @@ def test_an_alert_is_seen_muted_and_resolved_by_rest_and_by_command(place):
         answer = client.post(f"/v1/alerts/none/{verb}")
         assert answer.status_code == 404 and "no alert 'none'" in answer.json()["detail"]
     assert "no alert 'none'" in fewpass("alerts", "--resolve", "none", **where, code=1).stderr
+
+
+def test_a_version_without_rows_links_to_the_earlier_ones_that_served(place):
+    """Versions that served nothing, or were deleted, have no link: it would lead nowhere."""
+    settings, client = place
+    records = problems.rows(30, 41).drop_columns(["class"]).to_pylist()
+    assert client.post("/v1/models/earlier/predict", json={"records": records}).status_code == 200
+    assert seen(client, "earlier", 30)
+    with Workspace(settings) as opened:
+        for _ in range(2):
+            learn(opened, settings.workspace.parent / "train.parquet", "earlier", learner="nb")
+    page = client.get("/console/models/earlier%403/monitoring").text
+    assert "earlier%401/monitoring" in page and "Rows that earlier versions served" in page
+    assert "earlier%402/monitoring" not in page
+    with Workspace(settings) as opened:
+        product.delete_version(opened, "earlier", 1)
+    assert "Rows that earlier versions served" not in client.get("/console/models/earlier%403/monitoring").text
