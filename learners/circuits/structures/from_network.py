@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from learners.errors import LearnerError
 from learners.kernels.arrays import Array, Floats, Integers
 
 MAX_EDGES = 2_000_000
+T = TypeVar("T")
 
 
 class NetworkTooLarge(LearnerError, ValueError):
@@ -105,17 +107,43 @@ def circuit_from_network_families(
     if plan.n_edges > max_edges:
         raise NetworkTooLarge(plan.n_edges, max_edges)
     with np.errstate(divide="ignore"):
-        factors = [
-            _Factor(tuple(sorted(own)), np.log(table).transpose(np.argsort(own)))
+        factors = _Scoped(
+            (tuple(sorted(own)), _Factor(tuple(sorted(own)), np.log(table).transpose(np.argsort(own))))
             for own, table in zip(families, tables, strict=True)
-        ]
+        )
     blocks = Blocks(n_values)
     for v in plan.order:
-        ours = [factor for factor in factors if v in factor.scope]
-        factors = [factor for factor in factors if v not in factor.scope]
-        factors.append(_summed_out(blocks, v, ours))
-    _summed_out(blocks, last, factors)  # also what is left of networks that hang together with nothing
+        factor = _summed_out(blocks, v, factors.take(v))
+        factors.add(factor.scope, factor)
+    _summed_out(blocks, last, factors.rest())  # also what is left of networks that hang together with nothing
     return blocks.circuit()
+
+
+class _Scoped(Generic[T]):
+    """Items with the variables of each, found by variable in the order in which they were added."""
+
+    def __init__(self, items: Iterable[tuple[Collection[int], T]] = ()) -> None:
+        self._items: dict[int, T] = {}
+        self._numbers: dict[int, list[int]] = {}
+        self._n_added = 0
+        for scope, item in items:
+            self.add(scope, item)
+
+    def add(self, scope: Collection[int], item: T) -> None:
+        """Add an item of these variables."""
+        self._items[self._n_added] = item
+        for v in scope:
+            self._numbers.setdefault(v, []).append(self._n_added)
+        self._n_added += 1
+
+    def take(self, variable: int) -> list[T]:
+        """Remove and return the items of a variable."""
+        numbers = self._numbers.pop(variable, [])
+        return [self._items.pop(number) for number in numbers if number in self._items]
+
+    def rest(self) -> list[T]:
+        """Return the items that were not taken."""
+        return list(self._items.values())
 
 
 def _elimination(families: Sequence[tuple[int, ...]], n_values: Sequence[int]) -> _Plan:
@@ -126,34 +154,32 @@ def _elimination(families: Sequence[tuple[int, ...]], n_values: Sequence[int]) -
         for v in family:
             neighbours[v].update(u for u in family if u != v)
     # Scopes of factors that hold nodes: those that summing out has made. The class is in all and not listed.
-    scopes: list[set[int]] = []
+    scopes: _Scoped[set[int]] = _Scoped()
     n_edges, order = 0, []
-
-    def cost(v: int) -> int:
-        return math.prod(n_values[u] for u in neighbours[v]) * n_values[v]
-
-    queue = [(cost(v), v) for v in neighbours]
+    costs = {v: math.prod(n_values[u] for u in around) * n_values[v] for v, around in neighbours.items()}
+    queue = [(cost, v) for v, cost in costs.items()]
     heapq.heapify(queue)
     while queue:
         expected, v = heapq.heappop(queue)
-        if v not in neighbours:
-            continue
-        if cost(v) != expected:
-            heapq.heappush(queue, (cost(v), v))
+        if costs.get(v) != expected:  # eliminated, or with another cost in the queue
             continue
         around = neighbours.pop(v)
+        del costs[v]
         for u in around:
-            neighbours[u] |= around - {u}
-            neighbours[u].discard(v)
-            heapq.heappush(queue, (cost(u), u))
-        below = [scope for scope in scopes if v in scope]
-        scopes = [scope for scope in scopes if v not in scope] + [around]
+            own = neighbours[u]
+            added = around - own - {u}
+            own |= added
+            own.discard(v)
+            costs[u] = costs[u] // n_values[v] * math.prod(n_values[w] for w in added)
+            heapq.heappush(queue, (costs[u], u))
+        below = scopes.take(v)
+        scopes.add(around, around)
         n_edges += n_classes * expected
         if below:
             in_products = set().union(*below) | {v}
             n_edges += n_classes * math.prod(n_values[u] for u in in_products) * (1 + len(below))
         order.append(v)
-    return _Plan(tuple(order), n_edges + n_classes * (2 + len(scopes)))
+    return _Plan(tuple(order), n_edges + n_classes * (2 + len(scopes.rest())))
 
 
 def _summed_out(blocks: Blocks, variable: int, factors: Sequence[_Factor]) -> _Factor:

@@ -1,10 +1,12 @@
 """Networks as circuits: the same distribution in every world."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.structures.from_network import NetworkTooLarge
+from learners.circuits.structures.from_network import NetworkTooLarge, _elimination, _Scoped
 from learners.classifiers.structure import (
     Structure,
     tree_augmented_structure,
@@ -54,3 +56,51 @@ def test_a_network_that_is_too_wide_is_refused_with_its_size():
         network_circuit(small, max_edges=1)
     # What is foretold is what it takes, up to products of one child that need no edge.
     assert 0.7 * caught.value.n_edges <= network_circuit(small).n_edges <= caught.value.n_edges
+
+
+def naive_elimination(families, n_values):
+    """Eliminate the variable whose sums have the fewest edges, and return the order and all edges."""
+    neighbours = {family[-1]: set() for family in families}
+    for family in families:
+        for v in family:
+            neighbours[v] |= set(family) - {v}
+    scopes, order, n_edges, n_classes = [], [], 0, n_values[-1]
+    while neighbours:
+        cost, v = min((n_values[v] * math.prod(n_values[u] for u in own), v) for v, own in neighbours.items())
+        around = neighbours.pop(v)
+        for u in around:
+            neighbours[u] = (neighbours[u] | around) - {u, v}
+        below = [scope for scope in scopes if v in scope]
+        scopes = [scope for scope in scopes if v not in scope] + [around]
+        if below:
+            n_edges += n_classes * math.prod(n_values[u] for u in set().union(*below) | {v}) * (1 + len(below))
+        n_edges += n_classes * cost
+        order.append(v)
+    return tuple(order), n_edges + n_classes * (2 + len(scopes))
+
+
+@given(data=st.data(), n_values=st.lists(st.integers(1, 4), min_size=2, max_size=12))
+def test_variables_are_eliminated_cheapest_first(data, n_values):
+    n = len(n_values) - 1
+    parents = [data.draw(st.sets(st.integers(0, v - 1), max_size=3)) if v else () for v in range(n)]
+    families = [(*own, v) for v, own in enumerate(parents)]
+    plan = _elimination(families, n_values)
+    assert (plan.order, plan.n_edges) == naive_elimination(families, n_values)
+
+
+def test_a_variable_with_many_children_takes_no_quadratic_time():
+    """The hub is a neighbour of all; its cost, a number of 20,000 bits, was multiplied anew for each child."""
+    families = [(0,), *((0, v) for v in range(1, 20_000))]
+    plan = _elimination(families, [2] * 20_000 + [1])
+    assert set(plan.order[-2:]) == {0, 19_999} and plan.order[:3] == (1, 2, 3)
+
+
+@given(scopes=st.lists(st.sets(st.integers(0, 5))), taken=st.lists(st.integers(0, 5)))
+def test_items_are_taken_by_variable_in_their_order(scopes, taken):
+    scoped, left = _Scoped((scope, scope) for scope in scopes), list(scopes)
+    for v in taken:
+        assert scoped.take(v) == [scope for scope in left if v in scope]
+        left = [scope for scope in left if v not in scope]
+        scoped.add({v, 6}, {v, 6})
+        left.append({v, 6})
+    assert scoped.rest() == left
