@@ -135,7 +135,7 @@ class OutcomeUnknown(Unwritable):
 
 
 # Not EACCES and EPERM: of files that are not ours they say something else.
-_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 _WORDS_OF_THE_DISK = tuple(os.strerror(number) for number in sorted(_OF_THE_DISK))
 
 
@@ -144,6 +144,11 @@ def is_disk_write_refusal(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _OF_THE_DISK
     return any(words in str(error) for words in _WORDS_OF_THE_DISK)
+
+
+def disk_remedy(error: OSError) -> str:
+    """Return what lets a file be written that the system refused."""
+    return "Raise the limit on file sizes (ulimit -f)" if error.errno == errno.EFBIG else "Free or remount the disk"
 
 
 class Unstorable(StorageError, TypeError):

@@ -204,6 +204,6 @@ def _unpack(source: Path, folder: Path) -> None:
         reason = str(error).partition(":\n")[0]  # without what each method of unpacking says
         raise CorruptFile(source, f"{reason}. Use another backup.") from error
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EFBIG):
             raise Unwritable(folder, f"{error.strerror}. Free the disk, then try again.") from error
         raise CorruptFile(source, f"{error}. Use another backup.") from error

@@ -196,7 +196,7 @@ def problem_from_error(error: BaseException) -> Problem:
         and not isinstance(error, storage_errors.StorageError)
         and is_disk_write_refused(error)
     ):
-        detail = f"{error}. Free or remount the disk, then try again."
+        detail = f"{error}. {storage_errors.disk_remedy(error)}, then try again."
         return Problem(507, "Workspace cannot be written", detail)
     for kind, status, title in TABLE:
         if isinstance(error, kind):

@@ -16,12 +16,21 @@ from pathlib import Path
 
 import xxhash
 
-from storage.errors import Conflict, CorruptFile, Unwritable
+from storage.errors import Conflict, CorruptFile, Unwritable, disk_remedy
 
 _PARTIAL = ".partial"
 _DRAFT = re.compile(r"\.[0-9a-f]{16}\.partial")
 _READ_ONLY = 0o444
-_REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.EEXIST}
+_REFUSALS = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ENOTDIR,
+    errno.EEXIST,
+} | {errno.EFBIG}
 _SUM = "xxh3_128"
 
 
@@ -120,9 +129,7 @@ def disk_errors_as_unwritable(path: Path, then: str = "then try again.") -> Iter
     except OSError as error:
         if error.errno not in _REFUSALS:
             raise
-        reason = (
-            f"{os.strerror(error.errno or 0)}. Free or remount the disk, or give this user write permission, {then}"
-        )
+        reason = f"{os.strerror(error.errno or 0)}. {disk_remedy(error)}, or give this user write permission, {then}"
         raise Unwritable(path, reason) from error
 
 

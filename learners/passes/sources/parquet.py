@@ -244,6 +244,11 @@ def read_parquet_footer(filesystem: pafs.FileSystem, path: str) -> SourceFile:
             path, store_error_reason(error) or f"cannot be read as Parquet ({one_line_error_text(error)})."
         ) from error
     rows = tuple(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))
+    if metadata.num_rows != sum(rows) or min(rows, default=0) < 0:
+        raise SourceError(
+            path,
+            f"has {metadata.num_rows:,} rows by its footer, and its row groups have {sum(rows):,}. Restore the file from its source.",
+        )
     digest, held = hashlib.sha256(footer).hexdigest(), ParquetContent(metadata)
     return SourceFile(path, size, info.mtime_ns, metadata.num_rows, rows, digest, held, PARQUET, content_sha256=content)
 

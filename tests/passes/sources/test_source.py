@@ -308,3 +308,23 @@ def test_a_file_whose_rows_are_lost_is_named(folder):
     path.write_bytes(whole[:40] + b"\0" * (len(whole) - 40 - footer) + whole[-footer:])
     with pytest.raises(SourceError, match=r"b.parquet: row group \d cannot be read .*Restore the file"):
         list(Source.open(path).batches())
+
+
+@pytest.mark.parametrize("which", ["footer", "row groups"])
+def test_a_footer_whose_row_groups_have_other_rows_is_refused(tmp_path, which):
+    """It promised 2^60 rows, was registered with them, and trained from a hundred."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": ["u", "v"] * 50}), path, store_schema=False)
+    content = path.read_bytes()
+    length = int.from_bytes(content[-8:-4], "little")
+    body, footer = content[: -8 - length], content[-8 - length : -8]
+    many = bytes([0x16, *[0x80] * 8, 0x20])  # 2^60 as thrift writes it; b"\x16\xc8\x01" is 100
+    assert footer.count(b"\x16\xc8\x01") >= 2
+    if which == "footer":
+        footer = footer.replace(b"\x16\xc8\x01", many, 1)
+    else:
+        begin, _, end = footer.rpartition(b"\x16\xc8\x01")
+        footer = begin + many + end
+    path.write_bytes(body + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(SourceError, match=r"has [\d,]+ rows by its footer, and its row groups have [\d,]+\. Restore"):
+        Source.open(path)
