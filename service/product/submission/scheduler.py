@@ -89,7 +89,9 @@ class Scheduler:
                 self.log.exception("a schedule could not be run and stays due", schedule=schedule.name)
 
     def forget_old_jobs(self) -> None:
-        """Remove old jobs once an hour, but not within an hour of a clock change, which may be reverted."""
+        """Remove old jobs and audit lines once an hour, but not within an hour of the start or of a clock change: a machine
+        may start with a wrong clock, and a change may be reverted.
+        """
         if monotonic() - max(self._forgot_at, self._stepped_at) < FORGET_S:
             return
         self._forgot_at = monotonic()
@@ -102,6 +104,7 @@ class Scheduler:
         """Compare the clock with the monotonic clock; the first tick counts as set back, since nothing is known."""
         before, self._ahead = self._ahead, now.timestamp() - monotonic()
         if before is None:
+            self._stepped_at = monotonic()
             return True
         step_s = self._ahead - before
         if abs(step_s) > CLOCK_STEP_S:

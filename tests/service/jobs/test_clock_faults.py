@@ -6,11 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from service import product
 from service.processes.local_server import local_server
 from service.product.submission import scheduler
 from service.product.submission.scheduler import FORGET_S, Scheduler
 from service.settings import Settings
 from service.workspace import Workspace
+from storage.control.api_keys_and_sessions import Role
 from tests.processes import wait_for
 from tests.service.asking import client_of, job_at_end, job_in, train_job
 from tests.service.clocks import Wall, needs_cc
@@ -122,6 +124,21 @@ def test_limits_of_time_are_those_of_a_clock_that_nobody_sets(served, wall, weat
     assert job["state"] == "failed" and "ran longer than 4 s" in job["error"]["detail"]
 
 
+def test_a_server_that_starts_with_a_clock_far_ahead_keeps_the_audit_log(tmp_path, monkeypatch):
+    """It deleted all lines in its first second, before the time service had set the clock back."""
+    settings, going = Settings(workspace=tmp_path / "workspace", audit_days=1e-9), [1000.0]  # all lines look old
+    monkeypatch.setattr(scheduler, "monotonic", lambda: going[0])
+    with Workspace(settings) as workspace:
+        product.create_key(workspace, "ana", Role.READ)
+        own = Scheduler(workspace, Clock(datetime.now(UTC) + timedelta(days=3650)))
+        own.tick()
+        own.forget_old_jobs()
+        assert [line.action for line in product.list_audit_lines(workspace).items] == ["key created"]
+        going[0] += FORGET_S + 1
+        own.forget_old_jobs()
+        assert not product.list_audit_lines(workspace).items, "the clock was right"
+
+
 @needs_cc
 def test_leases_are_kept_whatever_the_clocks_of_two_machines_say(tmp_path, walls, weather_files, monkeypatch):
     settings = settings_of(tmp_path)
@@ -145,6 +162,9 @@ def test_what_is_old_is_not_forgotten_by_a_clock_that_was_just_set(tmp_path, mon
             own.forget_old_jobs()
 
         go_on(1)
+        go_on(FORGET_S - 10)
+        assert not forgotten, "the clock may be wrong since the machine has started"
+        go_on(20)
         assert len(forgotten) == 1
         go_on(FORGET_S - 10)
         go_on(20, timedelta(days=3650))
