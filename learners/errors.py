@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import Enum
@@ -80,6 +80,12 @@ def known_values_text(value: str, labels: Sequence[str]) -> str:
     """Return the known values that resemble a value, or else the first four, for a message: `'Male', …`."""
     near = get_close_matches(value, labels) or list(labels[:4])
     return ", ".join(map(repr, near)) + (", …" if len(near) < len(labels) else "")
+
+
+def one_of(given: str, known: Collection[str]) -> str:
+    """Return what a name must be, with the known names that resemble it: `one of kdb, xgboost (similar: xgboost)`."""
+    near = get_close_matches(given, known)
+    return f"one of {', '.join(known)}" + (f" (similar: {', '.join(near)})" if near else "")
 
 
 def one_line_error_text(error: Exception) -> str:

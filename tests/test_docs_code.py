@@ -116,7 +116,7 @@ def test_the_path_of_the_first_page_runs_on_an_odd_file(tmp_path):
     assert f"All at once: {odd[odd.index('--columns') :]}." in shown
     assert "log loss" in shown and "(class shares" in shown
     assert "customer_id" in pq.read_table(tmp_path / "scored.parquet").column_names
-    assert re.search(r"orders@4 equals, bit for bit, the model of the remaining \d+ rows", shown)
+    assert re.search(r"orders@4 equals, bit for bit, the model of the remaining \d+ training rows", shown)
 
 
 def test_refusals_link_to_headings_of_the_limits_page():

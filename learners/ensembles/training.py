@@ -13,7 +13,7 @@ from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.counts.multi_view_counts import ViewedFamilies
 from learners.counts.row_samples import Draw
-from learners.ensembles.budget import Choice
+from learners.ensembles.budget import CORRECTED, NOT_CORRECTED, Choice
 from learners.ensembles.fit import (
     SMALL,
     Fitted,
@@ -122,7 +122,7 @@ class Training:
                 )
 
             boosted = yield Work("boosting trees", correct, "rounds")
-            facts["correction"] = boosted.facts if boosted else "no number of rounds lowered the left-out loss"
+            facts |= {"correction": boosted.facts} if boosted else _facts_without_correction(facts)
             if boosted:
                 share, correction = boosted.share, boosted.correction(self.schema)
         networks: tuple[LookupModel, ...] = yield Work(
@@ -300,7 +300,7 @@ class Training:
             are_copies=self.are_copies,
         )
         if boosted is None:
-            facts["correction"] = "no number of rounds lowered the left-out loss"
+            facts |= _facts_without_correction(facts)
             return 1.0, None, None
         facts["correction"] = boosted.facts
         return boosted.share, boosted.correction(self.schema), boosted
@@ -318,3 +318,9 @@ class Training:
         facts = {"learner": "kdb", "member": "joint", "n_rows": counts.n_rows}
         estimates, variances = [one.estimates for one in posteriors], [one.variance for one in posteriors]
         return LookupModel.of(own, joint.structure, counts.class_counts, trees, estimates, facts, variances)
+
+
+def _facts_without_correction(facts: Mapping[str, object]) -> dict[str, object]:
+    """Return the facts to replace where boosted trees were tried in vain."""
+    words = [NOT_CORRECTED if each == CORRECTED else each for each in cast("list[str]", facts["choice"])]
+    return {"choice": words, "correction": "no number of rounds lowered the left-out loss"}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from learners.errors import InvalidParameter
+from learners.errors import InvalidParameter, one_of
 from learners.evaluation.peers import PEERS
 from learners.models.library_versions import installed_version
 from learners.models.parameters import parse_parameters_dataclass
@@ -61,8 +61,8 @@ class LearnerSpec:
         elif name in PEERS:
             parse_parameters_dataclass(PEERS[name].parameters, name, parameters)
         else:
-            known = ", ".join([*recipes.LEARNERS, *(peer for peer in PEERS if peer not in recipes.LEARNERS)])
-            raise InvalidParameter("learner", name, f"one of {known}")
+            known = [*recipes.LEARNERS, *(peer for peer in PEERS if peer not in recipes.LEARNERS)]
+            raise InvalidParameter("learner", name, one_of(name, known))
         ordered = tuple(sorted(parameters.items()))
         words = ",".join(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in ordered)
         return cls(f"{name}:{words}" if words else name, name, ordered)

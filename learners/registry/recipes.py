@@ -10,7 +10,7 @@ from learners.classifiers import recipes as classifiers
 from learners.classifiers.baselines import recipes as baselines
 from learners.classifiers.baselines.boosted import XGBoostParameters
 from learners.ensembles import recipes as ensembles
-from learners.errors import InvalidParameter
+from learners.errors import InvalidParameter, one_of
 from learners.models.model import Model
 from learners.models.parameters import Parameters, parse_parameters_dataclass
 from learners.passes.learner import Learner, Passes
@@ -83,7 +83,7 @@ def cut_point_parameters(name: str, parameters: Mapping[str, object]) -> dict[st
 def learner_recipe(name: str) -> Recipe:
     """Return the recipe of a learner. Raises InvalidParameter if the name is unknown."""
     if name not in LEARNERS:
-        raise InvalidParameter("learner", name, f"one of {', '.join(LEARNERS)}")
+        raise InvalidParameter("learner", name, one_of(name, LEARNERS))
     return LEARNERS[name]
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from service.operations.bench import Figures
 
 LOG = "outcomes.jsonl"
+MOST_NAMED = 10  # data sets whose class column is named because it was not given
 MOST_LEFT_OUT = 8  # columns that the end of a training names
 COMPARED = ("log_loss", "zero_one_loss", "rmse", "brier", "ece", "n_test_rows")
 
@@ -112,6 +113,9 @@ def compare_command(
             any_code=any_code,
             on_progress=lambda at: bar(_in_words(at)),
         )
+    if target is None and not json_output:
+        for name, own in list({each.data: each.target for each in outcomes}.items())[:MOST_NAMED]:
+            err.print(f"{escape_rich_markup(name)}: predicting {own!r}; --target names another column", highlight=False)
     compared = compare(outcomes)
     command = shlex.join(["fewpass", *sys.argv[1:]])
     if output is not None:

@@ -207,7 +207,7 @@ def export_sql_command(
 def report_command(
     reference: Reference,
     uris: Annotated[list[str], Argument(help="Files, folders, globs or URIs of rows with known classes.")],
-    html: Annotated[str, Option("--html", help="The page to write.")],
+    html: Annotated[str, Option("--html", "--out", "-o", help="The page to write.")],
     columns: ColumnsOption = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,

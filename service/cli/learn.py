@@ -318,7 +318,9 @@ def forget_command(
         out.print(f"[bold]{entry['model']}@{entry['version']}[/] is trained without them")
     for proof in done["proofs"]:
         verdict = "equals, bit for bit," if proof["is_equal"] else "[red]DIFFERS from[/]"
-        out.print(f"{proof['model']}@{proof['version']} {verdict} the model of the remaining {proof['n_rows']:,} rows")
+        out.print(
+            f"{proof['model']}@{proof['version']} {verdict} the model of the remaining {proof['n_rows']:,} training rows"
+        )
     if "proof_job" in done:
         out.print(
             f"Subtracted, proof pending: a worker proves it in {done['proof_job']} and completes the receipt "

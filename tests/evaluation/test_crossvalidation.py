@@ -118,7 +118,7 @@ def test_a_half_written_last_line_is_done_again_and_a_damaged_one_named(folder, 
     assert losses(cross_validate([folder], ["nb:m=1"], repetitions=1, log=log)) == losses(first)
     assert len([json.loads(line) for line in log.read_text().splitlines()]) == 4
     log.write_text("{}\n")
-    with pytest.raises(SourceError, match=r"line 1: is not an outcome .* Remove the line"):
+    with pytest.raises(SourceError, match=r"line 1 is not an outcome .* Remove the line"):
         cross_validate([folder], ["nb"], repetitions=1, log=log)
 
 
@@ -244,3 +244,8 @@ def test_fewer_training_rows_are_a_subset_of_more():
     assert small.size == 10
     assert set(small) < set(large) < set(rows)
     assert nested_row_sample(rows, 100, seed=1) is rows
+
+
+def test_an_unknown_learner_names_similar_ones():
+    with pytest.raises(InvalidParameter, match=r"learner='xgb' must be one of auto, .*\(similar: xgboost\)"):
+        LearnerSpec.parse("xgb")

@@ -15,9 +15,9 @@ SERVE = "fewpass serve "
 
 
 def test_the_example_prints_what_the_readme_shows(tmp_path):
-    (tmp_path / "example.py").write_text(block("Any question", "python"))
+    (tmp_path / "example.py").write_text(block("Joint distribution", "python"))
     shown = shell("python example.py", tmp_path)
-    assert shown == block("Any question", "text")
+    assert shown == block("Joint distribution", "text")
 
 
 @pytest.mark.timeout(1500)  # commands in dozens

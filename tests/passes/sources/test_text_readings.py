@@ -120,8 +120,8 @@ def test_words_that_may_mean_missing_are_named_and_the_option_reads_them(tmp_pat
     assert not missing_value_hints(schema.attributes, ["t.parquet"]), "where the option has no effect"
 
 
-def test_the_page_on_data_lists_the_words_for_missing():
-    page = (Path(__file__).parents[3] / "docs" / "how-to" / "data.md").read_text()
+def test_the_page_on_text_files_lists_the_words_for_missing():
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "text-files.md").read_text()
     (listed,) = re.findall(r"Missing are empty values and (.*?)\. Other", page)
     assert {"", *re.findall("`(.*?)`", listed)} == set(NULLS)
 
