@@ -9,6 +9,7 @@ Its names are listed in `__init__.pyi`, and each is imported when it is first us
 
 import os
 import sys
+from difflib import get_close_matches
 from importlib.util import find_spec
 
 import lazy_loader
@@ -60,11 +61,19 @@ def __getattr__(name: str) -> object:
             for cls in ESTIMATORS.values():
                 if cls.__name__ == name:
                     return cls
-        raise AttributeError(f"module 'fewpass' has no attribute {name!r}; it has {', '.join(__dir__())}")
+        raise AttributeError(f"module 'fewpass' has no attribute {name!r}; {_instead_of(name)}")
     from service.startup import gc_relaxed
 
     with gc_relaxed():  # collections take a fifth of the time
         return _find(name)
+
+
+def _instead_of(name: str) -> str:
+    """Say what to use instead of a name that does not exist."""
+    if name in ("fit", "train", "predict"):
+        return "train and predict with an estimator: fewpass.FewPassClassifier(target='column').fit(table)"
+    near = get_close_matches(name, __dir__())
+    return f"similar: {', '.join(near)}" if near else f"it has {', '.join(__dir__())}"
 
 
 def __dir__() -> list[str]:

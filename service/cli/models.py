@@ -144,8 +144,19 @@ def tag_model_command(
     json_output: JsonOption = False,
 ) -> None:
     """Set or remove a tag of a version."""
+    from storage.errors import NotFound
+
     with open_existing_workspace(workspace) as here:
-        version = product.set_version_tag(here, reference, tag_name, value)
+        try:
+            version = product.set_version_tag(here, reference, tag_name, value)
+        except NotFound as error:
+            if error.kind != "tag":
+                raise
+            raise typer.BadParameter(
+                f"{reference} has no tag {tag_name!r} to remove. To set it, give its value: "
+                f"fewpass models tag {reference} {tag_name} VALUE",
+                param_hint="value",
+            ) from None
     print_json_or_text(
         version.tags,
         f"{version.name}@{version.version}: {escape_rich_markup(nested_value_text(version.tags)) or 'no tags'}",

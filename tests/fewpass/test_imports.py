@@ -32,7 +32,7 @@ def test_every_name_is_there():
     assert set(dir(fewpass)) == {*fewpass.__all__, "open"}
     assert fewpass.__version__ == version("fewpass")
     assert (Path(fewpass.__file__).parent / "py.typed").exists()
-    with pytest.raises(AttributeError, match="module 'fewpass' has no attribute 'KBD'; it has"):
+    with pytest.raises(AttributeError, match="module 'fewpass' has no attribute 'KBD'; similar: KDB"):
         fewpass.KBD  # noqa: B018
 
 
@@ -100,3 +100,12 @@ def test_an_estimator_says_what_it_takes_and_has_and_its_example_runs(cls):
     example = doctest.DocTestParser().get_doctest(text, {}, cls.__name__, None, 0)
     told: list[str] = []
     assert example.examples and doctest.DocTestRunner().run(example, out=told.append).failed == 0, "".join(told)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("fit", "FewPassClassifier"), ("FewpassClassifier", "similar: FewPassClassifier"), ("qqq", "it has Average, ")],
+)
+def test_a_name_that_does_not_exist_leads_to_one_that_does(name, words):
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}'; .*{words}"):
+        getattr(fewpass, name)

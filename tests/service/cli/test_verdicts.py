@@ -239,6 +239,8 @@ def test_training_names_columns_left_out_without_a_warning(tmp_path):
     )
     words = " ".join(said.split())
     assert "left out: c0, c1, c2, c3, c4, c5, c6, c7 (one value only); and 2 more" in words
+    said = run("models", "tag", "m@1", "owner", "-w", tmp_path / "w", code=2)
+    assert "m@1 has no tag 'owner' to remove. To set it, give its value" in " ".join(said.replace("│", "").split())
     assert not quietly_left_out_line(Schema((), "y", ("no", "yes"), "string"))
 
 
