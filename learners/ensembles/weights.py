@@ -21,6 +21,8 @@ T = TypeVar("T")
 # Sums are made block by block and added in order, so that they do not depend on the number of threads.
 BLOCK_ROWS = 256
 PRIOR_STRENGTH = 10.0
+# From so many rows the pool's temperature is expected to be a half, and from many times as many, one.
+HALF_TEMPERATURE_ROWS = 50
 # Rows of each class, if it has as many, that weights are fitted to.
 LEAST_OF_CLASS = 500
 # Of the search for offsets; a step is a difference of logs.
@@ -126,16 +128,18 @@ def _blas_libraries() -> ThreadpoolController:
 
 
 def fit_pool_temperature(pooled: Floats, rows: Rows) -> float:
-    """Return the temperature T that minimizes the log loss of T · pooled, with the prior (10 / 2n) (log T)².
+    """Return the temperature T that minimizes the log loss of T · pooled, with the prior (10 / 2n) (log T - log T₀)².
 
-    `pooled` (n, n_classes) float64 are mean log scores of the members, the row left out.
+    `pooled` (n, n_classes) float64 are mean log scores of the members, the row left out. Few rows are no reason to trust
+    these scores: T₀ = n² / (n² + 50²), a half for 50 rows and .99 for 500.
     """
     from scipy.optimize import minimize_scalar
 
     n, against = rows.y.size, _against_true(pooled, rows)
+    expected = -np.log1p((HALF_TEMPERATURE_ROWS / n) ** 2)
 
     def objective(log_t: float) -> float:
-        return _mean_loss(np.exp(log_t) * against, rows.weights) + PRIOR_STRENGTH / (2 * n) * log_t**2
+        return _mean_loss(np.exp(log_t) * against, rows.weights) + PRIOR_STRENGTH / (2 * n) * (log_t - expected) ** 2
 
     return float(np.exp(minimize_scalar(objective, bounds=(-3.0, 3.0), method="bounded").x))
 

@@ -256,3 +256,26 @@ def test_weights_do_not_make_auto_learn_rows_by_heart(n):
         p = model.predict_proba(new)[:, 0]
         losses.append(-np.log(np.where(y, p, 1 - p)).mean())
     assert max(losses[1:]) < losses[0] + 0.015
+
+
+def test_few_rows_of_many_columns_are_hardly_worse_than_the_class_shares():
+    """Networks learned from 50 rows find chance in many columns, and rows left out say too little of how much."""
+    losses = []
+    for seed in (2, 3, 4, 6):
+        rng = np.random.default_rng(seed)
+        y = (rng.random(2050) < 0.3).astype(int)
+        columns = {
+            f"w{i}": np.array(list("pqrst"))[
+                np.minimum(4, rng.integers(0, 5, y.size) + (rng.random(y.size) < 0.15) * y)
+            ]
+            for i in range(12)
+        }
+        columns |= {f"n{i}": rng.normal(size=y.size) + 0.15 * y for i in range(6)}
+        rows = pa.table(columns | {"class": np.array(["good", "bad"])[y]})
+        model = drive(recipes.learner("auto", {"members": 2}, "class"), Source.of_table(rows.slice(0, 50)), threads=1)
+        others = encode(rows.slice(50), model.schema)
+        shares = (model.class_counts + 0.5) / 51
+        p = model.predict_proba(others)[np.arange(2000), others.y]
+        losses.append([-np.log(p).mean(), -np.log(shares[others.y]).mean()])
+    own, of_shares = np.mean(losses, axis=0)
+    assert own < 1.08 * of_shares

@@ -89,6 +89,17 @@ def test_the_temperature_undoes_a_wrong_scale():
     assert fit_pool_temperature(terms[:, 0].astype(float) * 2, rows) == pytest.approx(right / 2, rel=0.02)
 
 
+def test_few_rows_are_trusted_less():
+    # Where the scores say nothing of the classes, the temperature is what the number of rows makes it expected to be.
+    for n, expected in ((25, 0.2), (50, 0.5), (100, 0.8), (5000, 1.0)):
+        rows = Rows(np.zeros(n, np.uint8), np.zeros((n, 2)))
+        assert fit_pool_temperature(np.zeros((n, 2)), rows) == pytest.approx(expected, rel=0.01)
+    # Many rows say themselves how far to trust the scores.
+    scores = np.tile([0.0, 1.0], (5000, 1))
+    y = (np.random.default_rng(0).random(5000) < 1 / (1 + np.exp(-0.3))).astype(np.uint8)
+    assert fit_pool_temperature(scores, Rows(y, np.zeros((5000, 2)))) == pytest.approx(0.3, abs=0.1)
+
+
 def test_the_prior_leaves_the_row_out():
     log_prior = leave_one_out_log_prior(np.array([3, 1]), np.array([0, 1]))
     assert np.exp(log_prior) == pytest.approx(np.array([[2.5, 1.5], [3.5, 0.5]]) / 4)

@@ -31,8 +31,8 @@ SHRINKAGES: tuple[tuple[float | None, float], ...] = (
 )  # fmt: skip
 # Shares of the discriminant beside the ensemble from which the search for weights starts, towards which it is drawn.
 STARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-# It has to lower the loss of rows left out by this share, and by so many standard errors.
-PAYS, STANDARD_ERRORS = 0.01, 1.5
+# With its weights, it has to lower the loss of rows left out by this share.
+PAYS = 0.002
 # The weighted evidence of Gaussian tails against a class is bounded by odds of as many as the rows; the weight counts as at least this.
 UNBOUNDED, LEAST_WEIGHT = np.array([np.inf]), 0.01
 
@@ -139,9 +139,12 @@ def fit_discriminant(
         best = int(np.argmin([mean_log_loss(own, first) for _, own in tried]))
         bound = np.log(np.array([rows.n_rows], np.float64)) / max(tried[best][0][1], LEAST_WEIGHT)
         own = folds.left_out(SHRINKAGES[best], rows.n_rows, bound)
-        (share, weight), pooled = _weighed(left_out, own[: len(left_out)], first, threads)
-        losses = [mean_log_loss(scores, first) for scores in (left_out, pooled)]
-        if weight <= 0.0 or not _pays(left_out, pooled, first):
+        of_first = own[: len(left_out)]
+        (share, weight), pooled = _weighed(left_out, of_first, first, threads)
+        evidence = _evidence(left_out, pooled, first)
+        share, weight = 1.0 + evidence * (share - 1.0), evidence * weight
+        losses = [mean_log_loss(scores, first) for scores in (left_out, share * left_out + weight * of_first)]
+        if weight <= 0.0 or losses[1] > (1.0 - PAYS) * losses[0]:
             return None
         means, covariances = folds.whole.gaussians(*SHRINKAGES[best])
     starts = np.concatenate([[0], np.cumsum([scores.size for scores in by_column.values()])])
@@ -161,6 +164,7 @@ def fit_discriminant(
         "columns": names,
         "left_out_losses": dict(zip(("ensemble", "with discriminant"), losses, strict=True)),
         "weights": {"ensemble": share, "discriminant": weight},
+        "evidence": evidence,
         "covariance": {"rows of all classes": rows_of_all, "diagonal": diagonal},
     }
     words = f"Gaussian discriminants of {m} columns lowered the log loss of left-out rows from {losses[0]:.4g} to {losses[1]:.4g}."
@@ -210,10 +214,15 @@ def _weighed(ensemble: Floats, own: Floats, rows: Rows, threads: int) -> tuple[t
     return (share, weight), share * ensemble + weight * own
 
 
-def _pays(before: Floats, after: Floats, rows: Rows) -> bool:
-    """Return True if the loss of rows falls by enough, and by more than chance."""
+def _evidence(before: Floats, after: Floats, rows: Rows) -> float:
+    """Return the share of a gain that is no chance, from 0 to 1: gain² / (gain² + error²), where gain is by how much the loss
+    of rows falls in the mean, and error its standard error.
+
+    Weights fitted to the same rows gain by chance, too. They are shrunken by this share, as by James and Stein, so that noise
+    keeps little weight, a clear gain almost all, and nothing depends on which side of a threshold a gain falls.
+    """
     n, weights = rows.y.size, rows.weight_array()
     losses = [np.logaddexp.reduce(scores, axis=1) - scores[np.arange(n), rows.y] for scores in (before, after)]
     gains = weights * (losses[0] - losses[1])
-    mean = float(gains.mean())
-    return mean > PAYS * float((weights * losses[0]).mean()) and mean > STANDARD_ERRORS * float(gains.std()) / n**0.5
+    gain, error = max(0.0, float(gains.mean())), float(gains.std()) / n**0.5
+    return gain**2 / (gain**2 + error**2) if gain > 0.0 else 0.0

@@ -7,7 +7,8 @@ from sklearn.covariance import empirical_covariance
 
 from learners import Source
 from learners.ensembles.discriminants import fitting
-from learners.ensembles.discriminants.fitting import _moments, fit_discriminant, normal_scores
+from learners.ensembles.discriminants.fitting import _evidence, _moments, fit_discriminant, normal_scores
+from learners.ensembles.weights import Rows
 from learners.passes.learner import drive
 from learners.registry import recipes
 from learners.schema.encoding.encode import encode
@@ -50,6 +51,37 @@ def test_numbers_that_tell_nothing_do_no_harm(monkeypatch):
     own = loss()
     monkeypatch.setattr(fitting, "PAYS", np.inf)
     assert own < min(0.72, loss() + 0.005)
+
+
+def test_the_evidence_of_a_gain_is_its_share_beside_chance():
+    rng = np.random.default_rng(2)
+    y, before = rng.integers(0, 2, 400).astype(np.uint8), np.full((400, 2), np.log(0.5))
+    rows, found = Rows(y, np.zeros((400, 2))), []
+    for gain in (-0.1, 0.0, 0.01, 0.02, 0.1, 1.0):
+        scores = before.copy()
+        scores[np.arange(400), y] += gain + rng.permutation(np.repeat([-1.0, 1.0], 200))
+        losses = [
+            np.array([-np.log(np.exp(own[k]) / np.exp(own).sum()) for own, k in zip(all_, y, strict=True)])
+            for all_ in (before, scores)
+        ]
+        gains = losses[0] - losses[1]
+        z = max(0.0, gains.mean()) / (gains.std() / 20)
+        found.append(_evidence(before, scores, rows))
+        assert found[-1] == pytest.approx(z**2 / (z**2 + 1))
+    assert found[0] == 0.0 and found[-1] > 0.99 and found == sorted(found)
+
+
+def test_weights_follow_the_evidence_without_a_threshold(monkeypatch):
+    table = numbers_of(0, 300)
+    whole = auto(table).facts["discriminant"]
+    assert 0.9 < whole["evidence"] < 1.0
+    found = []
+    for evidence in (0.1, 0.2, 1.0):
+        monkeypatch.setattr(fitting, "_evidence", lambda *_, evidence=evidence: evidence)
+        found.append(auto(table).facts["discriminant"]["weights"])
+    assert found[0]["discriminant"] == pytest.approx(0.1 * found[2]["discriminant"])
+    assert 1 - found[1]["ensemble"] == pytest.approx(0.2 * (1 - found[2]["ensemble"]))
+    assert whole["weights"]["discriminant"] == pytest.approx(whole["evidence"] * found[2]["discriminant"])
 
 
 def test_no_outlier_excludes_a_class():
