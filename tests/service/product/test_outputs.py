@@ -43,3 +43,12 @@ def test_lists_do_not_fit_in_csv(tmp_path):
         RowWriter(tmp_path / "draft", "o.csv") as writer,
     ):
         writer.write(pa.record_batch({"top": [["a", "b"]]}))
+
+
+def test_cells_that_a_spreadsheet_would_run_are_written_as_they_are(tmp_path):
+    """Programs read these files: docs/how-to/security.md says how people import them."""
+    cells = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "=cmd|' /C calc'!A0"]
+    with RowWriter(tmp_path / "draft", "o.csv") as writer:
+        writer.write(pa.record_batch({"a": cells, "=b": cells}))
+    options = pacsv.ConvertOptions(column_types={"a": pa.string(), "=b": pa.string()})
+    assert pacsv.read_csv(tmp_path / "draft", convert_options=options).to_pydict() == {"a": cells, "=b": cells}
