@@ -42,7 +42,7 @@ OF_MEMBERS = ("members", "seed")
 DEFAULT = "auto"
 _RECIPES: dict[str, Recipe | str] = {
     "auto": Recipe(
-        "the default: an ensemble of networks, corrected",
+        "the default, an ensemble of networks corrected by boosted trees",
         ensembles.AutoParameters,
         ensembles.auto,
         2,

@@ -254,11 +254,11 @@ def costs_of_trees(workspace: Workspace, request: ForgetRequest) -> list[str]:
     for version in models_affected_by_forgetting(workspace, request):
         if corrects_by_trees(version):
             took, name = version.metrics.get("train_s"), f"{version.name}@{version.version}"
-            cost = "" if took is None else f", which took {took:.1f} s for {name}"
-            until = "networks without the rows answer" if request.networks_first else f"{name} answers"
-            hint = "" if request.networks_first else " (--networks-first: networks without the rows)"
+            cost = "" if took is None else f" ({took:.1f} s for {name})"
+            until = "networks without the rows answer" if request.networks_first else f"{name} keeps answering"
+            hint = "" if request.networks_first else ", or with --networks-first the networks without the rows"
             lines.append(
-                f"{version.name}: if it has learned such rows, weights and trees are learned again{cost}. Until then {until}{hint}."
+                f"If {version.name} has learned such rows, its weights and trees are trained again{cost}. Meanwhile {until}{hint}."
             )
     return lines
 

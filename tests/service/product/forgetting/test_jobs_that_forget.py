@@ -132,10 +132,12 @@ def test_the_cost_of_trees_is_said_before(workspace, folder):
     product.train_model_version(workspace, of_nb(folder))
     (line,) = product.costs_of_trees(workspace, ForgetRequest(model="trees", where=WHERE))
     took = product.find_version(workspace, "trees").metrics["train_s"]
-    assert f"weights and trees are learned again, which took {took:.1f} s for trees@1" in line
-    assert "Until then trees@1 answers (--networks-first" in line
+    assert (
+        f"If trees has learned such rows, its weights and trees are trained again ({took:.1f} s for trees@1)." in line
+    )
+    assert "Meanwhile trees@1 keeps answering, or with --networks-first the networks" in line
     (line,) = product.costs_of_trees(workspace, ForgetRequest(model="trees", where=WHERE, networks_first=True))
-    assert "Until then networks without the rows answer." in line
+    assert "Meanwhile networks without the rows answer." in line
     assert product.costs_of_trees(workspace, ForgetRequest(model="daily", where=WHERE)) == []
 
 
