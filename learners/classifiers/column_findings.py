@@ -22,10 +22,8 @@ FEW_ROWS = 100
 MOST_WHOLE_NUMBERS, MOST_NEIGHBOURS = 50, 10
 LEAST_LIKENESS = 0.5  # correlation of the frequencies of neighbouring numbers
 MANY_CLASSES, ROWS_OF_A_CLASS = 20, 5  # on average: with fewer rows, most classes are hardly known
-LEAST_ROWS, LEAST_ROWS_OF_A_CLASS = (
-    50,
-    10,
-)  # of a table, and on average of a class: with fewer, chance outweighs what is learned
+# Rows of a table, and of a class on average: with fewer, chance outweighs what is learned.
+LEAST_ROWS, LEAST_ROWS_OF_A_CLASS = 50, 10
 RARE_ROWS, MOST_RARE = 5, 3  # a class of fewer rows is rare; so many are named
 ROWS_OF_A_VALUE = 10  # on average: with fewer, a column of many values may determine the class by chance
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 LOG = "outcomes.jsonl"
 MOST_NAMED = 10  # data sets whose class column is named because it was not given
 MOST_LEFT_OUT = 8  # columns that the end of a training names
+COMPARED_LEARNERS = ("auto", "kdb:k=2", "nb", "xgboost")  # unless others are named
 COMPARED = ("log_loss", "zero_one_loss", "rmse", "brier", "ece", "n_test_rows")
 
 
@@ -49,7 +50,13 @@ def compare_command(
         list[str], Argument(help="Folders (each file is a data set), files, globs and URIs (each is one table).")
     ],
     learner: Annotated[
-        Texts, Option("--learner", "-l", help="Such as nb, kdb:k=3,m=1 or random-forest; may be repeated.")
+        Texts,
+        Option(
+            "--learner",
+            "-l",
+            help="Such as nb, kdb:k=3,m=1 or random-forest; may be repeated.",
+            show_default=", ".join(COMPARED_LEARNERS),
+        ),
     ] = None,
     repetitions: Annotated[int, Option("--repetitions", "-r", min=1, help="Shuffles of each data set.")] = 5,
     folds: Annotated[int, Option("--folds", min=2, help="Parts of each shuffle; each is the test once.")] = 2,
@@ -92,8 +99,8 @@ def compare_command(
     from learners.evaluation.report import comparison_report_summary, write_report
 
     if output is not None:
-        require_matplotlib("A report (--output)")
-    learners = learner or ["nb", "tan", "kdb:k=2"]
+        require_matplotlib("A report (--out)")
+    learners = learner or list(COMPARED_LEARNERS)
 
     pictures = [_two_learners(text, learners) for text in picture or []]
     with terminal_progress_bar(not json_output) as bar:

@@ -226,6 +226,13 @@ def test_a_missing_mark_of_all_columns_is_kept_for_the_class(folder):
     assert "570 rows measured" in run("evaluate", "marked", folder / "t.csv", *place)
 
 
+def test_compare_measures_the_default_learner_beside_others(tmp_path):
+    rng = np.random.default_rng(0)
+    pq.write_table(pa.table({"x": rng.integers(0, 3, 60), "y": rng.choice(["no", "yes"], 60)}), tmp_path / "t.parquet")
+    printed = run("compare", tmp_path / "t.parquet", "-r", 1)
+    assert all(learner in printed for learner in ("auto", "kdb:k=2", "nb", "xgboost"))
+
+
 def test_files_whose_numbers_differ_in_type_are_trained_and_compared(tmp_path):
     """By default, which compares rows at random with the last ones from a thousand rows on."""
     draw = np.random.default_rng(0)
