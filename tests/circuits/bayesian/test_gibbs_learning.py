@@ -229,7 +229,7 @@ def test_a_circuit_that_does_not_fit_is_refused_in_words():
         ({"iterations": "auto", "chains": 1}, "chains=1 .* two or more"),
         ({"iterations": 1}, "iterations=1 .* from 2 to"),
         ({"whole_moves": 0.0, "subtree_moves": 0.0}, "whole_moves=0.0 .* above zero"),
-        ({"structure": "chow-liu"}, "structure='chow-liu' .* use one of 'auto' or 'file'"),
+        ({"structure": "chow-liu"}, "structure='chow-liu' must be one of 'auto' or 'file'"),
         ({"states": 4}, "states=4 .*: learner 'gibbs' has the parameters children, "),
         ({"leaves": "lognormal"}, "leaves='lognormal' .* gibbs learns only gaussian"),
         ({"structure": "file", "circuit": "mine.txt", "children": 3}, "children=3 .* structure of a file does not use it"),
