@@ -85,14 +85,27 @@ class RowPredicate:
         # must not end every training from then on.
         result = f"{'' if is_strict else 'TRY'}(\n{self.text}\n) AS is_true"
         try:
-            with duckdb_files.isolated_duckdb() as connection:
-                relation = connection.from_arrow(table).project(result)
-                if str(relation.types[0]) != "BOOLEAN":
-                    raise InvalidPredicate(self.text, f"its result is {relation.types[0]}, not true or false")
-                is_true = relation.to_arrow_table().column(0)
-        except duckdb.Error as error:
-            raise InvalidPredicate(self.text, _duckdb_reason(error)) from error
+            is_true = self._truth(table, result)
+        except duckdb.Error:
+            try:
+                self._truth(table.slice(0, 0), result)
+            except duckdb.Error as error:
+                raise InvalidPredicate(self.text, _duckdb_reason(error)) from error
+            # The first message repeats a value, maybe of the person who is to be forgotten.
+            columns = [f"{name} ({_type_name(table.schema.field(name).type)})" for name in self.columns]
+            raise InvalidPredicate(
+                self.text,
+                f"it cannot be computed for some value of {', '.join(columns)}: write texts in quotes and numbers without",
+            ) from None
         return np.asarray(is_true.fill_null(False).to_numpy(), bool)
+
+    def _truth(self, table: pa.Table, result: str) -> pa.ChunkedArray:
+        """Return whether the condition is true of each row, null where it is neither; `result` is its expression. Raises duckdb.Error."""
+        with duckdb_files.isolated_duckdb() as connection:
+            relation = connection.from_arrow(table).project(result)
+            if str(relation.types[0]) != "BOOLEAN":
+                raise InvalidPredicate(self.text, f"its result is {relation.types[0]}, not true or false")
+            return relation.to_arrow_table().column(0)
 
     @classmethod
     def any_of(cls, predicates: Sequence[RowPredicate]) -> RowPredicate:
@@ -130,6 +143,11 @@ def _plain_constant(node: Any) -> int | str | None:
 def _duckdb_reason(error: duckdb.Error) -> str:
     """Return the message of DuckDB on one line, without the copy of the statement that it puts below."""
     return " ".join(str(error).partition("\n\nLINE ")[0].split())[:300].rstrip(".")
+
+
+def _type_name(kind: pa.DataType) -> str:
+    """Return the type of a column's values, whether or not they are numbered by a dictionary."""
+    return str(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 @lru_cache(maxsize=16)  # each step of a job reads the same rules
