@@ -3,6 +3,7 @@
 import datetime
 import re
 import sqlite3
+from dataclasses import replace
 from functools import partial
 
 import duckdb
@@ -230,6 +231,13 @@ def test_wide_sums_for_the_lesser_part_of_an_answer_are_looked_up(auto, most, of
     check(auto, rows, dialect)
     changed = np.abs(auto.predict_proba(codes) - summed).max(axis=1) > 1e-6
     assert 0 < changed.sum() < rows.num_rows
+
+
+def test_a_query_that_reads_a_table_too_often_for_sqlite_is_refused(auto, monkeypatch):
+    monkeypatch.setitem(DIALECTS, "sqlite", replace(DIALECTS["sqlite"], most_reads=1_000))
+    sql_script(auto, name="answers", table="rows", dialect="duckdb")
+    with pytest.raises(TooLargeForSQL, match="more than the 1,000 of sqlite"):
+        sql_script(auto, name="answers", table="rows", dialect="sqlite")
 
 
 @pytest.mark.parametrize("correction", ["drawn", "none"])

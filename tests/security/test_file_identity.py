@@ -156,7 +156,7 @@ def test_a_file_that_changes_between_passes_is_refused_and_the_next_update_equal
     if way is by_link:
         path.rename(tmp_path / f"target{suffix}")
         path.symlink_to(tmp_path / f"target{suffix}")
-    with pytest.raises(SourceError, match=rf"rows{suffix}: (has changed since it was opened|was removed while)"):
+    with pytest.raises(SourceError, match=rf"rows{suffix} (has changed since it was opened|was removed while)"):
         learned(path, store, 2, lambda: way(path, other))
     if way in (removed, truncated):
         write(rows(1, flipped=True), path)  # what was left could not be learned

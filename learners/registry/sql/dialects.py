@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -51,6 +53,7 @@ class Dialect:
     floor: str = "FLOOR({})"  # of a double, as a number
     parses_exactly: bool = True  # whether a decimal number becomes the nearest double
     takes_empty_names: bool = False
+    most_reads: int | None = None  # of a table in one query, all of its steps written out
 
     def identifier(self, name: str) -> str:
         """Quote an identifier."""
@@ -124,6 +127,7 @@ DIALECTS = {
             floor="(CAST({0} AS INTEGER) - ({0} < CAST({0} AS INTEGER)))",  # FLOOR is not built in everywhere
             parses_exactly=False,
             takes_empty_names=True,
+            most_reads=(1 << 16) - 1,
         ),
         Dialect(
             *("bigquery", "`", "STRING", "INT64", "FLOAT64", BACKSLASHES, {"\\": "\\\\", "`": "\\`"}),
@@ -167,6 +171,9 @@ class Query:
     def __init__(self, dialect: Dialect, n_classes: int, prefix: str) -> None:
         self.dialect, self.n_classes, self.prefix = dialect, n_classes, prefix
         self._steps: list[str] = []
+        # How often each step reads each table of the model, by itself or through the steps that it reads.
+        self._n_reads: dict[str, Counter[str]] = {}
+        self._tables: set[str] = set()
 
     @property
     def n_steps(self) -> int:
@@ -184,7 +191,20 @@ class Query:
         chosen = "SELECT DISTINCT" if distinct else "SELECT"
         materialized = "MATERIALIZED " if self.dialect.materializes[is_shared] else ""
         self._steps.append(f"{name} AS {materialized}(\n  {chosen}\n    {selected}\n  FROM {source}\n)")
+        self._n_reads[name] = self._reads_of(source)
         return name
+
+    def _reads_of(self, source: str) -> Counter[str]:
+        """Count how often a source reads each table of the model, all steps written out."""
+        own = {table: len(re.findall(rf"{re.escape(table)}(?![\w.])", source)) for table in self._tables}
+        counts = Counter(own)
+        for step in re.findall(r"\b[a-z_]+_\d+\b(?!\.)", source):
+            counts.update(self._n_reads.get(step, {}))
+        return counts
+
+    def most_reads(self, source: str) -> int:
+        """Return how often the query of a source reads the table of the model that it reads most, all steps written out."""
+        return max(self._reads_of(source).values(), default=0)
 
     def text(self, columns: Iterable[str], source: str) -> str:
         """Return the complete query with its result columns."""
@@ -193,7 +213,9 @@ class Query:
 
     def table(self, of: str) -> str:
         """Return the quoted name of one of the model's tables."""
-        return quote_table_name(self.dialect, self.prefix, of)
+        name = quote_table_name(self.dialect, self.prefix, of)
+        self._tables.add(name)
+        return name
 
     @property
     def classes(self) -> range:

@@ -22,7 +22,7 @@ class DiscriminantInSQL:
     def n_numbers(self) -> int:
         """How many numbers its tables hold."""
         n_classes, m = self._of.means.shape
-        return n_classes * (m + 1) ** 2 + n_classes * m + self._of.scores.size
+        return n_classes * (m + 1) ** 2 + n_classes * (m + 1) + self._of.scores.size + 1
 
     def covariance_rows(self, dialect: Dialect) -> Iterator[str]:
         """Yield the rows class, i, j, value of the covariances, with one more row and column of zeros."""
@@ -34,13 +34,13 @@ class DiscriminantInSQL:
                     yield f"{k}, {i}, {j}, {dialect.number(value)}"
 
     def mean_rows(self, dialect: Dialect) -> Iterator[str]:
-        """Yield the rows class, i, mean."""
+        """Yield the rows class, i, mean; of the row after the columns it is 0."""
         for k, means in enumerate(self._of.means.tolist()):
-            yield from (f"{k}, {i}, {dialect.number(mean)}" for i, mean in enumerate(means))
+            yield from (f"{k}, {i}, {dialect.number(mean)}" for i, mean in enumerate([*means, 0.0]))
 
     def score_rows(self, dialect: Dialect) -> Iterator[str]:
-        """Yield the rows i, code, z."""
-        for i, scores in enumerate(self._scores):
+        """Yield the rows i, code, z; after the columns one of 1."""
+        for i, scores in enumerate([*self._scores, np.ones(1)]):
             yield from (f"{i}, {code}, {dialect.number(z)}" for code, z in enumerate(scores.tolist()))
 
     def add_scores(self, query: Query, source: str, *, is_whole: bool) -> str:
@@ -114,17 +114,14 @@ class DiscriminantInSQL:
         swept = query.add("precisions", [*rest, "v"], swept, is_shared=True)
         code = " ".join(f"WHEN {place} THEN s.c{column}" for place, (column, _) in places)
         joined = f"{masked} AS s JOIN {query.table('means')} AS m ON 1 = 1 JOIN {query.table('scores')} AS z"
-        joined += f" ON z.i = m.i AND z.code = CASE m.i {code} END"
+        joined += f" ON z.i = m.i AND z.code = CASE m.i {code} ELSE 0 END"
         own = ["s.row_key", *(f"s.{name} AS {name}" for name in known), "m.class", "m.i", "z.z - m.mean AS d"]
         deviations = query.add("deviations", own, joined, is_shared=True)
         same = " AND ".join(f"p.{name} = a.{name}" for name in known)
         joined = f"{deviations} AS a JOIN {deviations} AS b ON b.row_key = a.row_key AND b.class = a.class"
         joined += f" JOIN {swept} AS p ON p.class = a.class AND p.i = a.i AND p.j = b.i AND {same}"
-        columns = ["a.row_key", "a.class", "SUM(-p.v * a.d * b.d) AS squares"]
-        squares = query.add("squares", columns, f"{joined}\n  GROUP BY a.row_key, a.class")
-        same = " AND ".join(f"p.{name} = s.{name}" for name in known)
-        joined = f"{masked} AS s JOIN {swept} AS p ON p.i = {m} AND p.j = {m} AND {same}"
-        joined += f" LEFT JOIN {squares} AS q ON q.row_key = s.row_key AND q.class = p.class"
-        density = "-5e-1 * (p.v + COALESCE(q.squares, 0e0))"
-        sums = [f"SUM(CASE WHEN p.class = {k} THEN {density} ELSE 0e0 END) AS e{k}" for k in query.classes]
-        return self._add_bounded(query, query.add("densities", ["s.row_key", *sums], f"{joined}\n  GROUP BY s.row_key"))
+        # The row after the columns holds the logarithm of the determinant, and zeros beside it.
+        square = f"CASE WHEN p.i = {m} THEN p.v ELSE -p.v * a.d * b.d END"
+        sums = [f"SUM(CASE WHEN p.class = {k} THEN -5e-1 * {square} ELSE 0e0 END) AS e{k}" for k in query.classes]
+        densities = query.add("densities", ["a.row_key", *sums], f"{joined}\n  GROUP BY a.row_key")
+        return self._add_bounded(query, densities)

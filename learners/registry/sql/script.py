@@ -116,6 +116,12 @@ def sql_script(
             f"{MOST_STEPS:,} that databases nest",
             "Train on fewer columns, or with the learner kdb or skdb, which needs fewer steps",
         )
+    n_reads = query.most_reads(source)
+    if spoken.most_reads is not None and n_reads > spoken.most_reads:
+        raise TooLargeForSQL(
+            f"Rows that lack columns would read a table {n_reads:,} times, more than the {spoken.most_reads:,} of {spoken.name}",
+            "Use the dialect duckdb or postgres, or train with the learner kdb or skdb, which reads fewer",
+        )
     columns = [f"k{i} AS {spoken.identifier(column)}" for i, column in enumerate(shown)]
     columns.append(f"{_prediction(query, schema)} AS {spoken.identifier(answers[0])}")
     columns += [f"p{k} AS {spoken.identifier(answer)}" for k, answer in enumerate(answers[1:])]
