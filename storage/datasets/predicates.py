@@ -86,7 +86,7 @@ class RowPredicate:
         result = f"{'' if is_strict else 'TRY'}(\n{self.text}\n) AS is_true"
         try:
             is_true = self._truth(table, result)
-        except duckdb.Error:
+        except (duckdb.DataError, duckdb.InvalidInputException):
             try:
                 self._truth(table.slice(0, 0), result)
             except duckdb.Error as error:
@@ -97,6 +97,8 @@ class RowPredicate:
                 self.text,
                 f"it cannot be computed for some value of {', '.join(columns)}: write texts in quotes and numbers without",
             ) from None
+        except duckdb.Error as error:
+            raise InvalidPredicate(self.text, _duckdb_reason(error)) from error
         return np.asarray(is_true.fill_null(False).to_numpy(), bool)
 
     def _truth(self, table: pa.Table, result: str) -> pa.ChunkedArray:

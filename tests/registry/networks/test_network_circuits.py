@@ -89,7 +89,7 @@ def test_variables_are_eliminated_cheapest_first(data, n_values):
 
 
 def test_a_variable_with_many_children_takes_no_quadratic_time():
-    """The hub is a neighbour of all; its cost, a number of 20,000 bits, was multiplied anew for each child."""
+    """The hub is a neighbour of all; its cost, a number of 20,000 bits, was multiplied again for each child."""
     families = [(0,), *((0, v) for v in range(1, 20_000))]
     plan = _elimination(families, [2] * 20_000 + [1])
     assert set(plan.order[-2:]) == {0, 19_999} and plan.order[:3] == (1, 2, 3)
