@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from learners.classifiers.description import training_facts_table
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.completeness import Completeness, LookUps, unsure_rows
+from learners.classifiers.lookup.completeness import Completeness, LookUps, unsure_and_likely_rows, weights_of_values
 from learners.classifiers.lookup.look_up_tables import (
     Tables,
     attribute_log_factors,
@@ -168,26 +168,29 @@ class EnsembleModel(ModelDefaults):
             return out
 
         def look_up_nulls(x: Codes, both: Codes, log_hidden: Floats) -> LookUps:
-            n, of_both = x.shape[1], self.joints.log_evidence(both)
-            of_value, of_hidden = of_both[:n], of_both[n:]
-            unsure = unsure_rows(of_value, of_hidden, log_hidden)
+            n, evidence = x.shape[1], self.joints.log_evidence(both)
+            weights = weights_of_values(evidence[:n], evidence[n:], log_hidden)
+            unsure, likely = unsure_and_likely_rows(weights)
+            if not unsure.size:
+                return LookUps(look_up(x), weights)
             # Both readings of a row side by side: one goes down the trees where the other has read them.
-            chosen = x
-            if unsure.size:
-                chosen = both if unsure.size == n else take_rows(both, np.concatenate([np.arange(n), n + unsure]))
+            chosen = both if unsure.size == n else take_rows(both, np.concatenate([np.arange(n), n + unsure]))
             answers = look_up(chosen)
-            begun = answers[n:]
-            if 0 < unsure.size < n:
-                begun = np.empty((n, self.schema.n_classes))
+            p, begun = answers[:n], answers[n:]
+            if unsure.size < n:
+                begun = np.empty_like(p)
                 begun[unsure] = answers[n:]
-            return LookUps(answers[:n], of_value, np.empty((0, self.schema.n_classes)), of_hidden, begun)
+            if likely.size:
+                hidden, _ = self.pooled_answer_of_known(take_rows(both, n + likely), begun[likely], by_look_ups=True)
+                share = weights[likely, np.newaxis]
+                p[likely] = share * p[likely] + (1 - share) * hidden
+            return LookUps(p, weights, begun)
 
         return self._completeness.answers(
             chunk.x,
             look_up,
             look_up_nulls,
             self.pooled_answer_of_known,
-            lambda x, begun: self.pooled_answer_of_known(x, begun, by_look_ups=True),
             self.joints.log_evidence,
         )
 

@@ -18,13 +18,12 @@ SURE, LIKELY = 0.95, 0.5
 
 
 class LookUps(NamedTuple):
-    """Answers of look-ups for rows, with nulls as values and with nulls as missing."""
+    """Answers of look-ups for rows with nulls that lack nothing else."""
 
-    value: Floats  # (n, n_classes) probabilities
-    of_value: Floats  # (n,) log P(known), by one network
-    hidden: Floats  # as `value`; empty where they are looked up only for some rows
-    of_hidden: Floats
-    # (n, n_classes) what `answer_known` and `look_up_known` begin with, of rows that are not sure; None where they begin with nothing
+    # (n, n_classes): with the nulls as values, and the mean of both readings where these are only likely to be values
+    probabilities: Floats
+    weights: Floats  # (n,): the probability that the nulls of the row are values
+    # (n, n_classes) what `answer_known` begins with, for rows with hidden nulls that are not sure; None if it begins with nothing
     begun: Floats | None = None
 
 
@@ -53,7 +52,6 @@ class Completeness:
         look_up: Callable[[Codes], Floats],
         look_up_nulls: Callable[[Codes, Codes, Floats], LookUps],
         answer_known: Callable[[Codes, Floats | None], tuple[Floats, Floats]],
-        look_up_known: Callable[[Codes, Floats | None], tuple[Floats, Floats]],
         log_evidence: Callable[[Codes], Floats],
     ) -> Floats:
         """Return class probabilities (n_rows, n_classes) of x (n_attributes, n_rows): complete rows by lookup, others
@@ -66,10 +64,10 @@ class Completeness:
         being summed out.
 
         Given (n_attributes, m) codes, `look_up` returns the probabilities (m, n_classes) of complete rows,
-        `answer_known` those of any rows with the log evidence (m,), and `look_up_known` both by lookups, in which a
-        missing parent ends the context; `log_evidence` returns the latter from one network. `look_up_nulls` also takes
-        the codes (n_attributes, 2 m) of the rows and of the same with nulls hidden, side by side, and the log
-        probabilities (m,) of hiding exactly these.
+        `answer_known` those of any rows with the log evidence (m,), and `log_evidence` the latter by lookups in one
+        network, in which a missing parent ends the context. `look_up_nulls` also takes the codes (n_attributes, 2 m) of
+        the rows and of the same with nulls hidden, side by side, and the log probabilities (m,) of hiding exactly
+        these; it averages both readings where the nulls are `LIKELY` to be values.
         """
         marks = np.zeros(x.shape[1], np.uint8)
         mark_unknown_and_null_rows(x, self._limits, self.nullable, marks)
@@ -83,23 +81,14 @@ class Completeness:
                 continue
             lacks = bool(mark & LACKS_PARENT)
             both, log_hidden = self._hide(own)
+            begun = None
             if lacks:
                 p, of_known = answer_known(own, None)
                 looked_up = log_evidence(both)
-                found = LookUps(p, looked_up[: rows.size], np.empty((0, p.shape[1])), looked_up[rows.size :])
+                weights = weights_of_values(looked_up[: rows.size], looked_up[rows.size :], log_hidden)
             else:
-                found = look_up_nulls(own, both, log_hidden)
-                p = found.value
+                p, weights, begun = look_up_nulls(own, both, log_hidden)
             parts.append((rows, p))
-            weights = np.empty(rows.size)
-            if not mix_answers(found.of_value, found.of_hidden, log_hidden, SURE, LIKELY, found.hidden, p, weights):
-                continue
-            if not lacks and not found.hidden.size:
-                likely = np.flatnonzero((weights >= LIKELY) & (weights < SURE))
-                if likely.size:
-                    begun = None if found.begun is None else found.begun[likely]
-                    p_likely, _ = look_up_known(take_rows(both, rows.size + likely), begun)
-                    p[likely] = _mean(weights[likely], p[likely], p_likely)
             places = np.flatnonzero(weights < (SURE if lacks else LIKELY))
             if not places.size:
                 continue
@@ -109,7 +98,7 @@ class Completeness:
                 of_value = of_known[places]
             else:  # both readings side by side: they share most of what is read
                 of_both: Codes = both if mixed is p else take_rows(both, np.concatenate([places, rows.size + places]))
-                begun = None if found.begun is None else np.concatenate([mixed, found.begun[places]])
+                begun = None if begun is None else np.concatenate([mixed, begun[places]])
                 hidden, evidence = answer_known(of_both, begun)
                 of_value, hidden, evidence = evidence[: places.size], hidden[places.size :], evidence[places.size :]
             mix_answers(of_value, evidence, log_hidden[places], 2.0, 0.0, hidden, mixed, np.empty(places.size))
@@ -132,13 +121,29 @@ class Completeness:
         return hidden, log_hidden
 
 
-def unsure_rows(of_value: Floats, of_hidden: Floats, log_hidden: Floats) -> Integers:
-    """Return the rows whose nulls are not sure to be values, given the log evidence (n,) of both readings and the log
-    probabilities (n,) of hiding exactly these.
+def weights_of_values(of_value: Floats, of_hidden: Floats, log_hidden: Floats) -> Floats:
+    """Return the probability (n,) that the nulls of each row are values, given the log evidence (n,) of both readings and
+    the log probabilities (n,) of hiding exactly these nulls.
     """
-    weights, nothing = np.empty(log_hidden.size), np.empty((0, 0))
-    mix_answers(of_value, of_hidden, log_hidden, SURE, LIKELY, nothing, nothing, weights)
-    return np.flatnonzero(weights < SURE)
+    nothing = np.empty((0, 0))
+    return average_likely_rows(of_value, of_hidden, log_hidden, nothing, nothing)
+
+
+def unsure_and_likely_rows(weights: Floats) -> tuple[Integers, Integers]:
+    """Return the rows whose nulls are not `SURE` to be values, and those of them where they are `LIKELY` to be, given the
+    weights (n,) of this reading.
+    """
+    unsure = np.flatnonzero(weights < SURE)
+    return unsure, unsure[weights[unsure] >= LIKELY]
+
+
+def average_likely_rows(of_value: Floats, of_hidden: Floats, log_hidden: Floats, hidden: Floats, p: Floats) -> Floats:
+    """Return `weights_of_values`; where these are `LIKELY` and not `SURE`, average the answers p (n, n_classes), with nulls
+    as values, with those of hidden nulls, in place.
+    """
+    weights = np.empty(log_hidden.size)
+    mix_answers(of_value, of_hidden, log_hidden, SURE, LIKELY, hidden, p, weights)
+    return weights
 
 
 def _groups(marks: Uint8s) -> Iterator[tuple[int, Integers]]:
@@ -148,9 +153,3 @@ def _groups(marks: Uint8s) -> Iterator[tuple[int, Integers]]:
         return
     for mark in np.flatnonzero(np.bincount(marks)).tolist():
         yield mark, np.flatnonzero(marks == mark)
-
-
-def _mean(weight: Floats, of_value: Floats, of_hidden: Floats) -> Floats:
-    """Return the weighted mean (n, n_classes) of two answers; the first has weight (n,)."""
-    share = weight[:, np.newaxis]
-    return np.asarray(share * of_value + (1 - share) * of_hidden)

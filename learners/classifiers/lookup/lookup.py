@@ -22,7 +22,7 @@ from learners.classifiers.description import (
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compilation import compile_lookup_tables, compile_lookup_variance_tables
-from learners.classifiers.lookup.completeness import Completeness, LookUps
+from learners.classifiers.lookup.completeness import Completeness, LookUps, average_likely_rows
 from learners.classifiers.lookup.elimination import Elimination
 from learners.classifiers.lookup.kernels import ManyClassTables, normalize_log_joint_rows
 from learners.classifiers.lookup.look_up_tables import (
@@ -149,7 +149,6 @@ class LookupModel(ModelDefaults):
             look_up,
             self._look_up_nulls,
             lambda x, _: self.answer_known(x),
-            lambda x, _: self.look_up_known(x),
             self.log_evidence,
         )
 
@@ -180,10 +179,10 @@ class LookupModel(ModelDefaults):
         normalize_log_joint_rows(logs, self._tables.log_prior, log_evidence)
         return logs, log_evidence
 
-    def _look_up_nulls(self, x: Codes, both: Codes, _: Floats) -> LookUps:
-        p, log_evidence = self.look_up_known(both)
-        n = x.shape[1]
-        return LookUps(p[:n], log_evidence[:n], p[n:], log_evidence[n:])
+    def _look_up_nulls(self, x: Codes, both: Codes, log_hidden: Floats) -> LookUps:
+        (p, log_evidence), n = self.look_up_known(both), x.shape[1]
+        weights = average_likely_rows(log_evidence[:n], log_evidence[n:], log_hidden, p[n:], p[:n])
+        return LookUps(p[:n], weights)
 
     def log_evidence(self, x: Codes) -> Floats:
         """Return the log evidence (n,) of codes (n_attributes, n), exact if no parent is missing; a missing parent ends

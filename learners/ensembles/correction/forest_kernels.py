@@ -67,27 +67,40 @@ def add_forest_scores(forest, packed, x, sizes, scores):
 
     x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64. For many rows a shallow
     tree is not walked: a code of each attribute that it splits on leaves some of its leaves, a bit each, and the one that all
-    codes of a row leave is the row's. Each of few rows goes down some shallow trees together. All rows go down a packed tree together, a level at a time, so that none waits for
-    another's memory. A row that lacks the attribute of a split on its way goes both ways, in the shares of the training rows.
+    codes of a row leave is the row's. Each of few rows goes down some shallow trees together. All rows go down a packed tree
+    together, a level at a time, so that none waits for another's memory. A row that lacks the attribute of a split on its way goes
+    both ways, in the shares of the training rows. Where the second half of few rows is the first without some of its values, both
+    go down together: the ways of the row that lacks more are the other's, too.
 
     Lucchese et al. (2015), QuickScorer, section 3; Quinlan (1993), C4.5: Programs for machine learning, chapter 3.
     """
     # The right branches that one row is still to follow, at most one a level; or the ways of a row down some trees.
-    right, shares = np.empty(WALKED_TREES * WORD, np.int64), np.empty(WALKED_TREES * WORD)
+    right, shares = np.empty(WALKED_TREES * WORD, np.int64), np.empty((2, WALKED_TREES * WORD))
     if x.shape[1] < WALKED_ROWS:
         owners, of_trees = np.empty(right.size, np.int64), np.empty(WALKED_TREES)
+        half = 0 if x.shape[1] % 2 else x.shape[1] // 2
+        for attribute in range(sizes.size):
+            for row in range(half):
+                code = np.int64(x[attribute, half + row])
+                if code < sizes[attribute] and code != np.int64(x[attribute, row]):
+                    half = 0  # the second half is of other rows
+                    break
         tree = 0
         while tree < forest.depths.size:
             if forest.depths[tree] > MASKED_DEPTH:
-                for row in range(x.shape[1]):
-                    scores[row, forest.labels[tree]] += _expected_leaf(forest, tree, x, row, sizes, right, shares)
+                label = forest.labels[tree]
+                for row in range(half, x.shape[1]):
+                    of_row, of_twin = _expected_leaf(forest, tree, x, row, row - half, sizes, right, shares)
+                    scores[row, label] += of_row
+                    if half > 0:
+                        scores[row - half, label] += of_twin
                 tree += 1
                 continue
             last = tree + 1
             while last < min(tree + WALKED_TREES, forest.depths.size) and forest.depths[last] <= MASKED_DEPTH:
                 last += 1
-            for row in range(x.shape[1]):
-                _walk_down(forest, tree, last, x, row, sizes, owners, right, shares, of_trees, scores)
+            for row in range(half, x.shape[1]):
+                _walk_down(forest, tree, last, x, row, row - half, sizes, owners, right, shares, of_trees, scores)
             tree = last
         return
     starts = np.zeros(sizes.size + 1, np.int64)
@@ -134,7 +147,7 @@ def add_forest_scores(forest, packed, x, sizes, scores):
                     for row in range(first, last):
                         word = left_over[row - first]
                         if word & (word - np.uint64(1)):
-                            total[row] += _expected_leaf(forest, tree, block, row, sizes, right, shares)
+                            total[row] += _expected_leaf(forest, tree, block, row, row, sizes, right, shares)[0]
                         else:
                             total[row] += forest.leaves[leaves + popcount(word - np.uint64(1))]
             elif packed.starts[tree] >= 0:
@@ -145,10 +158,10 @@ def add_forest_scores(forest, packed, x, sizes, scores):
                         if is_whole[row]:
                             total[row] += forest.leaves[leaves + np.int64(left_over[row - first])]
                         else:
-                            total[row] += _expected_leaf(forest, tree, block, row, sizes, right, shares)
+                            total[row] += _expected_leaf(forest, tree, block, row, row, sizes, right, shares)[0]
             else:
                 for row in range(n):
-                    total[row] += _expected_leaf(forest, tree, block, row, sizes, right, shares)
+                    total[row] += _expected_leaf(forest, tree, block, row, row, sizes, right, shares)[0]
         for label in range(scores.shape[1]):
             for row in range(n):
                 scores[begin + row, label] = totals[label, row]
@@ -258,15 +271,17 @@ def goes_left(forest, node, code):
 
 
 @borrowing_kernel
-def _walk_down(forest, first, last, x, row, sizes, owners, places, shares, totals, scores):
-    """Add the scores of complete trees first..last-1 to those of a row, a level of all trees at a time.
+def _walk_down(forest, first, last, x, row, twin, sizes, owners, places, shares, totals, scores):
+    """Add the scores of complete trees first..last-1 to those of a row and of its twin, which may lack less, a level of all trees at a
+    time.
 
-    A way down has its tree, its place and its share of the row; where the row lacks the attribute of a split, another begins.
-    OUT scratch: (WALKED_TREES * WORD,) int64 owners and places, float64 shares, (WALKED_TREES,) float64 totals.
+    A way down has its tree, its place and its share of both; where the row lacks the attribute of a split, another begins. A row
+    without a twin is its own. OUT scratch: (WALKED_TREES * WORD,) int64 owners and places, (2, WALKED_TREES * WORD) float64 shares,
+    (WALKED_TREES,) float64 totals.
     """
-    n_ways = last - first
+    n_ways, own, of_twin = last - first, shares[0], shares[1]
     for way in range(n_ways):
-        owners[way], places[way], shares[way], totals[way] = first + way, 0, 1.0, 0.0
+        owners[way], places[way], own[way], of_twin[way] = first + way, 0, 1.0, 1.0
     for level in range(MASKED_DEPTH):
         for way in range(n_ways):
             tree, place = owners[way], places[way]
@@ -279,39 +294,55 @@ def _walk_down(forest, first, last, x, row, sizes, owners, places, shares, total
                 word = forest.words[forest.word_starts[node] + (code >> 6)]
                 places[way] = 2 * place + 2 - np.int64((word >> np.uint64(code & 63)) & np.uint64(1))
                 continue
-            left = np.float64(forest.left_shares[node])
-            if left < 1.0:  # a leaf that fills all places below it has one way
-                owners[n_ways], places[n_ways], shares[n_ways] = tree, 2 * place + 2, shares[way] * (1.0 - left)
+            left, code = np.float64(forest.left_shares[node]), np.int64(x[attribute, twin])
+            left_of_twin = np.float64(goes_left(forest, node, code)) if code < sizes[attribute] else left
+            if left < 1.0 or left_of_twin < 1.0:  # a leaf that fills all places below it has one way
+                owners[n_ways], places[n_ways] = tree, 2 * place + 2
+                own[n_ways], of_twin[n_ways] = own[way] * (1.0 - left), of_twin[way] * (1.0 - left_of_twin)
                 n_ways += 1
-            places[way], shares[way] = 2 * place + 1, shares[way] * left
-    for way in range(n_ways):
-        tree = owners[way]
-        leaf = forest.leaf_starts[tree] + places[way] - (np.int64(1) << forest.depths[tree]) + 1
-        totals[tree - first] += shares[way] * forest.leaves[leaf]
-    for tree in range(first, last):
-        scores[row, forest.labels[tree]] += totals[tree - first]
+            places[way] = 2 * place + 1
+            own[way] *= left
+            of_twin[way] *= left_of_twin
+    for reading in range(2 if twin != row else 1):
+        asked = twin if reading else row
+        totals[: last - first] = 0.0
+        for way in range(n_ways):
+            tree = owners[way]
+            leaf = forest.leaf_starts[tree] + places[way] - (np.int64(1) << forest.depths[tree]) + 1
+            totals[tree - first] += shares[reading, way] * forest.leaves[leaf]
+        for tree in range(first, last):
+            scores[asked, forest.labels[tree]] += totals[tree - first]
 
 
 @borrowing_kernel
-def _expected_leaf(forest, tree, x, row, sizes, right, shares):  # at least (WORD,) int64 right, float64 shares: scratch
-    """Return the mean leaf value of a tree, weighted by the share of the row that reaches each leaf: by one where it lacks nothing."""
+def _expected_leaf(
+    forest, tree, x, row, twin, sizes, right, shares
+):  # at least (WORD,) int64 right, (2, WORD) float64 shares: scratch
+    """Return the mean leaf value of a tree, weighted by the share of the row that reaches each leaf, by one where it lacks nothing, and
+    that of its twin, which may lack less.
+    """
     nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]
-    right[0], shares[0] = 0 if forest.depths[tree] > 0 else -1, 1.0
-    n_left, total = 1, 0.0
+    right[0], shares[0, 0], shares[1, 0] = 0 if forest.depths[tree] > 0 else -1, 1.0, 1.0
+    n_left, total, total_of_twin = 1, 0.0, 0.0
     while n_left > 0:
         n_left -= 1
-        place, share = right[n_left], shares[n_left]
+        place, share, of_twin = right[n_left], shares[0, n_left], shares[1, n_left]
         while place >= 0:
             node = nodes + place
             attribute = forest.attributes[node]
             code = np.int64(x[attribute, row])
             if code >= sizes[attribute]:
-                left = np.float64(forest.left_shares[node])
-                right[n_left], shares[n_left] = forest.rights[node], share * (1.0 - left)
+                left, code = np.float64(forest.left_shares[node]), np.int64(x[attribute, twin])
+                left_of_twin = np.float64(goes_left(forest, node, code)) if code < sizes[attribute] else left
+                right[n_left] = forest.rights[node]
+                shares[0, n_left], shares[1, n_left] = share * (1.0 - left), of_twin * (1.0 - left_of_twin)
                 n_left += 1
                 share *= left
+                of_twin *= left_of_twin
                 place = np.int64(forest.lefts[node])
             else:
                 place = np.int64(forest.lefts[node] if goes_left(forest, node, code) else forest.rights[node])
-        total += share * forest.leaves[leaves - 1 - place]
-    return total
+        leaf = forest.leaves[leaves - 1 - place]
+        total += share * leaf
+        total_of_twin += of_twin * leaf
+    return total, total_of_twin

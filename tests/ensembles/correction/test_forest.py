@@ -117,6 +117,27 @@ def test_where_a_column_is_missing_a_row_goes_both_ways(n_classes):
 
 
 @pytest.mark.parametrize("n_classes", SIZES)
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_rows_beside_the_same_without_some_values_get_their_own_scores(n_classes, is_whole):
+    """They go down together, which other rows do not; both may lack values."""
+    schema, boosters, x = grown(n_classes)
+    forest, rng = flatten_xgboost_forest(schema, boosters, WEIGHTS), np.random.default_rng(7)
+    sizes = schema.domain_sizes[:, np.newaxis]
+    more = x if is_whole else np.where(rng.random(x.shape) < 0.3, sizes, x)
+    less = np.where(rng.random(x.shape) < 0.4, sizes, more)
+    for rows in (slice(0, 20), slice(3, 4)):
+        both = np.concatenate([more[:, rows], less[:, rows]], axis=1).astype(schema.code_dtype)
+        together, alone = np.zeros((2, both.shape[1], n_classes))
+        for chosen, scores in (
+            (both, together),
+            *zip(np.split(both, both.shape[1], axis=1), np.split(alone, len(alone)), strict=True),
+        ):
+            chosen = read_only_array(np.ascontiguousarray(chosen))
+            add_forest_scores(forest, no_packed_trees(forest), chosen, schema.domain_sizes, scores)
+        assert together == pytest.approx(alone, abs=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", SIZES)
 def test_shap_values_are_shapley_values_of_what_the_trees_expect(n_classes):
     """Rows lack some attributes, whose values are then 0."""
     schema, boosters, x = grown(n_classes)
