@@ -27,7 +27,7 @@ from learners.monitoring.two_sample_tests import g_test_counts, jensen_shannon_d
 from learners.schema.schema import Attribute
 from learners.wording import points_text
 
-CAVEAT = "valid only while P(class | attributes) is the same as in training"
+CAVEAT = "right only if rows with the same attributes have the same class shares as in training"
 MOST_PAIRED = 12
 TAILS = ("low_tail", "high_tail")
 SWAP_SHARE = 0.5  # of the divergence that is left when two columns are taken for each other

@@ -236,6 +236,8 @@ class Commands(TyperGroup):
                 from service.requests.validation_messages import validation_message
 
                 error.message = validation_message(findings[0])
+            if not error.message and error.ctx is not None:  # something is missing
+                error.message = getattr(error.ctx.command, "epilog", None) or ""  # its example
             raise
 
 

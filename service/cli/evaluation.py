@@ -238,19 +238,20 @@ def _protocol(repetitions: int, folds: int, seed: int, threads: int) -> str:
 def _show(compared: "Comparison", output: Path | None) -> None:
     """Print averages, and each learner against the first."""
     ranks = compared.mean_ranks("rmse")
-    first = compared.learners[0]
+    first, n_sets = compared.learners[0], len(compared.data_sets)
     rows = []
     for j, name in enumerate(compared.learners):
         versus = compared.versus("rmse", name, first)
         means = [
             _mean(compared.means[score][:, j]) for score in ("zero_one_loss", "rmse", "log_loss", "ece", "train_s")
         ]
-        record = "" if name == first else f"{versus.record} (p {versus.p_value:.2g})"
-        rows.append([name, *means, float(ranks[j]), record])
-    title = f"means over {count_with_noun(len(compared.data_sets), 'data set')}"
-    print_table(
-        title, ["learner", "error", "RMSE", "log loss", "ECE", "train s", "rank", f"RMSE against {first}"], rows
-    )
+        against = [] if n_sets == 1 else ["" if name == first else f"{versus.record} (p {versus.p_value:.2g})"]
+        rows.append([name, *means, float(ranks[j]), *against])
+    title = f"means over {count_with_noun(n_sets, 'data set')}"
+    columns = ["learner", "error", "RMSE", "log loss", "ECE", "train s", "rank"]
+    if n_sets > 1:
+        columns.append(f"RMSE: wins–draws–losses against {first} (sign test)")
+    print_table(title, columns, rows)
     for one in compared.failures[:10]:
         err.print(
             f"[red]failed[/] {escape_rich_markup(one.data)}, {escape_rich_markup(one.learner)}: {escape_rich_markup(str(one.error))}"

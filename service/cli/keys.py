@@ -18,8 +18,15 @@ from service.terminal_output import (
 )
 from storage.control.api_keys_and_sessions import Role
 
-app = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
+app = typer.Typer(help="Create, list and revoke API keys.", invoke_without_command=True)
 KeyName = Annotated[str, Argument(help="Name of the key, in lower case, such as ana or nightly-job.")]
+
+
+@app.callback(invoke_without_command=True)
+def keys_command(context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """List the API keys, unless a subcommand is given."""
+    if context.invoked_subcommand is None:
+        list_keys_command(workspace, json_output)
 
 
 @app.command("create")

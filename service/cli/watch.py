@@ -35,7 +35,7 @@ from storage.monitoring.alert_records import AlertRecord
 
 EXIT_DRIFT = 3
 MOST_COLUMNS = 20
-webhooks_app = typer.Typer(help="Send alerts and events to URLs.", no_args_is_help=True)
+webhooks_app = typer.Typer(help="Send alerts and events to URLs.", invoke_without_command=True)
 
 
 def drift_command(
@@ -187,6 +187,15 @@ def _state(alert: AlertRecord) -> str:
     if alert["resolved_at"]:
         return f"resolved {alert['resolved_at'][:16]}"
     return ("seen" if alert["acknowledged_at"] else "open") + (", muted" if alert["is_muted"] else "")
+
+
+@webhooks_app.callback(invoke_without_command=True)
+def webhooks_command(
+    context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False
+) -> None:
+    """List the webhooks, unless a subcommand is given."""
+    if context.invoked_subcommand is None:
+        list_webhooks_command(workspace, json_output)
 
 
 @webhooks_app.command("list")

@@ -137,6 +137,16 @@ def test_a_wrong_command_line_is_exit_code_2(workspace):
     fewpass("dance", workspace=workspace, code=2)
 
 
+@pytest.mark.parametrize(
+    ("group", "asked"), [("keys", "fewpass keys create nightly"), ("webhooks", "fewpass webhooks add https")]
+)
+def test_groups_list_by_themselves_and_what_is_missing_has_an_example(workspace, group, asked):
+    assert as_json(group, workspace=workspace) == as_json(group, "list", workspace=workspace) == []
+    verb = asked.split()[2]
+    failed = fewpass(group, verb, workspace=workspace, code=2)
+    assert asked in " ".join(failed.stderr.replace("│", " ").split())
+
+
 def test_serve_ends_its_workers(tmp_path):
     with local_server(Settings(workspace=tmp_path / "workspace", warm_up=False)) as server:
         (worker,) = wait_for(lambda: children_of(server.pid, "worker"))
