@@ -397,7 +397,7 @@ class Chunk:
             raise InvalidChunk(f"Attribute codes must be uint8 or uint16, not {self.x.dtype}.")
         if self.y is not None and (self.y.dtype != self.x.dtype or self.y.shape != self.x.shape[1:]):
             raise InvalidChunk(
-                f"Codes of the class are {self.y.dtype} of shape {self.y.shape}, beside {self.x.dtype} of {self.x.shape}."
+                f"Codes of the class are {self.y.dtype} of shape {self.y.shape}, those of the attributes {self.x.dtype} of shape {self.x.shape}."
             )
         # To numba a read-only array is another type: freezing every chunk keeps one compiled signature per kernel.
         freeze_arrays(*(array for array in (self.x, self.y, self.numbers) if array is not None))

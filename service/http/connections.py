@@ -258,12 +258,12 @@ class Connection(HttpToolsProtocol):
             self.late = self.loop.call_later(self.patience_s, self.give_up)
 
     def pause_writing(self) -> None:
-        """Start the watch: more data is waiting than the client takes."""
+        """Start the watch, as the client reads too slowly."""
         super().pause_writing()
         self.begin_watch()
 
     def resume_writing(self) -> None:
-        """Stop the watch: the client has taken most of the data."""
+        """Stop the watch, as the client has read most of the data."""
         super().resume_writing()
         if not self.transport.is_closing():
             self.unwatch()

@@ -86,7 +86,7 @@ def open_data_source(
 
 
 def check_uri_secrets(uris: Sequence[str]) -> None:
-    """Refuse URIs that are too long, or with a password or a signature, as jobs, data sets and models show them (InvalidRequest)."""
+    """Raise InvalidRequest for a URI that is too long, or that has a password or a signature, which jobs, data sets and models would show."""
     for uri in uris:
         check_uri_length(uri)
         shown = redact_uri_secrets(uri)
