@@ -1,5 +1,7 @@
 """One example of each command, as its help shows it."""
 
+from typing import Any
+
 EXAMPLES = {
     "alerts": "fewpass alerts --open",
     "audit": "fewpass audit --limit 20",
@@ -80,9 +82,9 @@ EXAMPLES = {
 }
 
 
-def add_examples(command: object, name: str) -> None:
+def add_examples(command: Any, name: str) -> None:
     """Set the example of a command, and of those below a group, as the end of its help."""
     if name in EXAMPLES:
-        command.epilog = f"Example: {EXAMPLES[name]}"  # type: ignore[attr-defined]
+        command.epilog = f"Example: {EXAMPLES[name]}"
     for word, below in getattr(command, "commands", {}).items():
         add_examples(below, f"{name} {word}")

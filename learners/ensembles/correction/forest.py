@@ -297,7 +297,7 @@ def pack_trees(forest: Forest) -> PackedTrees:
 
 def _packed_words(*parts: Array | int | np.uint64) -> Uint64s:
     """Four numbers of 16 bits each in words of 64, from the lowest bits up."""
-    words: Uint64s = np.uint64(0)  # type: ignore[assignment]
+    words: Uint64s = np.zeros((), np.uint64)
     for number, part in enumerate(parts):
         words = words | (np.asarray(part).astype(np.uint64) << np.uint64(16 * number))
     return words

@@ -156,9 +156,11 @@ class Ledger:
 
     def _knows_rules(self, path: Path) -> bool:
         """Return whether a schema was inferred under all rules; a damaged schema is refused later, by its reader."""
-        rules = set(self._rules())
+        if not (rules := set(self._rules())):
+            return True
         try:
-            return not rules or rules <= set(parse_checked_json(path, path.read_bytes()).get("rules", []))  # type: ignore[call-overload]
+            known: Any = parse_checked_json(path, path.read_bytes()).get("rules", [])
+            return rules <= set(known)
         except (OSError, ValueError, TypeError):
             return True
 
