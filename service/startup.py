@@ -74,7 +74,7 @@ def _end_at_once() -> None:
     try:
         for stream in filter(None, (sys.stdout, sys.stderr)):  # None where the process began without
             stream.flush()
-    except OSError:  # which Python tells as it ends
+    except OSError:  # Python reports it when it exits
         return
     os._exit(_Ending.status)
 
@@ -83,7 +83,7 @@ def _end_at_once() -> None:
 def end_without_teardown() -> Iterator[None]:
     """End the process without freeing its objects when `sys.exit` is called in the block, which saves .4 s.
 
-    Threads are awaited and what `atexit` knows is called, as ever; files are closed by who opened them.
+    Waits for threads and calls the functions registered with `atexit`, as Python does; whoever opened a file closes it.
     """
     try:
         yield
@@ -118,7 +118,7 @@ def _hidden(name: str) -> Iterator[None]:
 def skip_pandas_import() -> None:
     """Make pyarrow work without pandas, which it would import at its first array: .3 s and 50 MB.
 
-    Only for a process that is given no frames, as pyarrow then takes a pandas Series for a sequence.
+    Only for a process that receives no data frames, because pyarrow then treats a pandas Series as a sequence.
     """
     import pyarrow as pa
 

@@ -35,7 +35,7 @@ class Rows:
 
     y: Codes  # (n,) uint8
     log_prior: Floats  # (n, n_classes) float64: log shares of the classes, the row itself left out
-    # (n,) float64, one in the mean: how many rows of the table each stands for; None: all for equally many.
+    # (n,) float64 with mean 1: how many rows of the table each row represents, up to a factor; None if all represent the same number.
     weights: Floats | None = None
 
     def weight_array(self) -> Floats:
@@ -91,20 +91,17 @@ def fit_term_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -
     what each weight multiplies. The result does not depend on the number of threads.
 
     A row that leaves the counts of its own class makes that class look rarer for its values, so terms of a column of
-    noise with many values tell the class by a negative weight, of left-out rows only.
+    noise with many values would predict the class with a negative weight, but only in left-out rows.
     """
     from scipy.optimize import minimize
 
     n, row_weights = rows.y.size, rows.weight_array()
 
     def objective(weights: Floats) -> tuple[float, Floats]:
-        def loss_of_block(weights: Floats, first: int, last: int, gradient: Floats) -> float:
-            start = rows.log_prior
-            return float(add_term_weight_gradient(terms, start, rows.y, row_weights, weights, first, last, gradient))
-
         def of_block(first: int, last: int) -> tuple[float, Floats]:
             gradient = np.zeros(weights.size)
-            return loss_of_block(weights, first, last, gradient), gradient
+            loss = add_term_weight_gradient(terms, rows.log_prior, rows.y, row_weights, weights, first, last, gradient)
+            return float(loss), gradient
 
         losses, gradients = zip(*_blocks(of_block, rows.y.size, threads, pool), strict=True)
         away = weights - start
@@ -149,6 +146,20 @@ def mean_log_loss(scores: Floats, rows: Rows) -> float:
     return _mean_loss(_against_true(scores, rows), rows.weights)
 
 
+def gain_reliability(before: Floats, after: Floats, rows: Rows) -> float:
+    """Return gain² / (gain² + error²), from 0 to 1, where gain is the mean fall of the log loss from the log scores `before` to
+    `after`, both (n, n_classes) float64, and error its standard error; 0 if the loss does not fall.
+
+    Weights fitted to the same rows gain by chance, too. They are shrunken by this share, as by James and Stein, so that noise
+    keeps little weight, a clear gain almost all, and nothing depends on which side of a threshold a gain falls.
+    """
+    n, weights = rows.y.size, rows.weight_array()
+    losses = [np.logaddexp.reduce(scores, axis=1) - scores[np.arange(n), rows.y] for scores in (before, after)]
+    gains = weights * (losses[0] - losses[1])
+    gain, error = max(0.0, float(gains.mean())), float(gains.std()) / n**0.5
+    return gain**2 / (gain**2 + error**2) if gain > 0.0 else 0.0
+
+
 def _against_true(scores: Floats, rows: Rows) -> Floats:
     """Subtract the score of each row's own class from log scores (n, n_classes)."""
     return scores - scores[np.arange(rows.y.size), rows.y][:, np.newaxis]
@@ -166,7 +177,7 @@ def representative_rows(y: Codes, class_counts: Integers, n: int) -> tuple[Integ
     """Select rows for fitting: the first n, plus rows of each class with fewer than `LEAST_OF_CLASS` among them, and
     their weights.
 
-    A weight is the table's rows of a class for each of its rows here, one in the mean; empty if the first n have
+    A weight is the number of rows of a class in the table for each of its rows here, scaled to mean 1; empty if the first n have
     enough of every class. `y` (n_drawn,) codes, `class_counts` (n_classes,) int64 of the table. Returns (m,) int64
     ascending, and (m,) float64 or None.
     """

@@ -86,7 +86,7 @@ class KernelCache:
         except OSError:
             return None
         content = stored[SUM_BYTES:]
-        # A changed byte of machine code does anything.
+        # A changed byte of machine code could do anything.
         if not is_trusted_cache_folder(path.parent) or hashlib.sha256(content).digest() != stored[:SUM_BYTES]:
             return None
         try:
@@ -106,7 +106,7 @@ class KernelCache:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             if not is_trusted_cache_folder(path.parent):
                 return
-            # Without its listing of types, which is written for nobody.
+            # Without its listing of types, which nobody reads.
             content = dumps((key, data._replace(type_annotation="")._reduce()))
             draft.write_bytes(hashlib.sha256(content).digest() + content)
             draft.replace(path)

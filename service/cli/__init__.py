@@ -251,10 +251,10 @@ class CommandLine(typer.Typer):
         """Run the command line and exit."""
         # As an exception, so that drafts are removed and servers that were started are ended.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        if sys.argv[1:] not in ([], ["--help"], ["--version"]):  # which say what needs no module of ours
+        if sys.argv[1:] not in ([], ["--help"], ["--version"]):  # they need no module of ours
             from service.terminal_output import CommandProcess
 
-            if sys.argv[1] not in ("serve", "worker", "demo"):  # which last
+            if sys.argv[1] not in ("serve", "worker", "demo"):  # long-running
                 CommandProcess.begin()
         try:
             return super().__call__(*args, **kwargs)

@@ -16,7 +16,7 @@ from learners.counts.information import x_log_x
 from learners.ensembles.correction.forest import flatten_xgboost_forest
 from learners.ensembles.fit import WIDE, is_small_and_wide
 from learners.ensembles.model import Correction
-from learners.ensembles.weights import Rows, fit_term_weights, mean_log_loss
+from learners.ensembles.weights import Rows, fit_term_weights, gain_reliability, mean_log_loss
 from learners.kernels.arrays import Codes, Float32s, Floats, Integers, read_only_array
 from learners.passes.engine import Advance
 from learners.schema import Chunk, Schema
@@ -260,12 +260,20 @@ def has_boosting_converged(losses: list[float], least: float) -> bool:
 def boosting_pool_weights(terms: Float32s, rows: Rows, threads: int) -> Floats:
     """Fit the weights (2,) of the two configurations' scores (n, 2, n_classes); zero for the trees started from nothing
     if they add almost no gain.
+
+    A first weight above one makes the ensemble surer than its temperature does; the excess is shrunken by its
+    `gain_reliability`.
     """
     one = np.append(fit_term_weights(terms[:, :1], rows, np.array([1.0]), threads), 0.0)
     both = fit_term_weights(terms, rows, np.array([1.0, 0.0]), threads)
     losses = [mean_log_loss(np.einsum("rfc,f->rc", terms, weights), rows) for weights in (one, both)]
     weights = one if both[1] <= LEAST_WEIGHT or losses[0] <= (1.0 + WORTH) * losses[1] else both
-    return np.where(weights > LEAST_WEIGHT, weights, 0.0)
+    weights = np.where(weights > LEAST_WEIGHT, weights, 0.0)
+    if weights[0] > 1.0:
+        at_one = np.array([1.0, weights[1]])
+        before, after = (np.einsum("rfc,f->rc", terms, each) for each in (at_one, weights))
+        weights[0] = 1.0 + (weights[0] - 1.0) * gain_reliability(before, after, rows)
+    return weights
 
 
 def boost_ensemble_correction(

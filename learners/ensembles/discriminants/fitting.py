@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from learners.counts.folds import random_folds
 from learners.ensembles.discriminants.gaussian import Discriminant, bounded, whitened
-from learners.ensembles.weights import Rows, fit_term_weights, mean_log_loss
+from learners.ensembles.weights import Rows, fit_term_weights, gain_reliability, mean_log_loss
 from learners.kernels.arrays import Array, Codes, Floats, Integers, read_only_array
 from learners.schema import Chunk, Schema
 from learners.schema.schema import Attribute
@@ -141,7 +141,7 @@ def fit_discriminant(
         own = folds.left_out(SHRINKAGES[best], rows.n_rows, bound)
         of_first = own[: len(left_out)]
         (share, weight), pooled = _weighed(left_out, of_first, first, threads)
-        evidence = _evidence(left_out, pooled, first)
+        evidence = gain_reliability(left_out, pooled, first)
         share, weight = 1.0 + evidence * (share - 1.0), evidence * weight
         losses = [mean_log_loss(scores, first) for scores in (left_out, share * left_out + weight * of_first)]
         if weight <= 0.0 or losses[1] > (1.0 - PAYS) * losses[0]:
@@ -212,17 +212,3 @@ def _weighed(ensemble: Floats, own: Floats, rows: Rows, threads: int) -> tuple[t
     fitted = fit_term_weights(terms, rows, np.array([1.0 - start, start]), threads)
     share, weight = fitted.tolist()
     return (share, weight), share * ensemble + weight * own
-
-
-def _evidence(before: Floats, after: Floats, rows: Rows) -> float:
-    """Return the share of a gain that is no chance, from 0 to 1: gain² / (gain² + error²), where gain is by how much the loss
-    of rows falls in the mean, and error its standard error.
-
-    Weights fitted to the same rows gain by chance, too. They are shrunken by this share, as by James and Stein, so that noise
-    keeps little weight, a clear gain almost all, and nothing depends on which side of a threshold a gain falls.
-    """
-    n, weights = rows.y.size, rows.weight_array()
-    losses = [np.logaddexp.reduce(scores, axis=1) - scores[np.arange(n), rows.y] for scores in (before, after)]
-    gains = weights * (losses[0] - losses[1])
-    gain, error = max(0.0, float(gains.mean())), float(gains.std()) / n**0.5
-    return gain**2 / (gain**2 + error**2) if gain > 0.0 else 0.0

@@ -128,4 +128,19 @@ def test_without_trees_of_negative_weight_the_ensemble_has_the_share_that_it_has
     wrong[:, 1] = scores[:, 1] + rng.normal(0, 0.5, y.size) - (2.0 * y - 1.0)
     terms = np.stack([scores, wrong], axis=1).astype(np.float32)
     alone = fit_term_weights(terms[:, :1], rows, np.array([1.0]), 1)
-    assert boosting_pool_weights(terms, rows, 1).tolist() == [alone[0], 0.0]
+    weights = boosting_pool_weights(terms, rows, 1)
+    assert alone[0] > 1.0 and weights == pytest.approx([alone[0], 0.0], rel=0.02), "a clear gain is kept"
+
+
+def test_few_rows_make_the_ensemble_hardly_surer_than_its_temperature():
+    """Its weight beside the trees may be above one, if the gain of the left-out rows is more than their error."""
+    rng, kept = np.random.default_rng(0), []
+    for n in (40, 40, 40, 40_000):
+        y = rng.integers(0, 2, n).astype(np.uint8)
+        scores = np.stack([np.zeros(n), (2.0 * y - 1.0) + rng.normal(0, 1.25, n)], axis=1)
+        terms = np.stack([scores, np.zeros_like(scores)], axis=1).astype(np.float32)
+        rows = Rows(y, np.zeros((n, 2)))
+        fitted = fit_term_weights(terms[:, :1], rows, np.array([1.0]), 1)[0]
+        if fitted > 1.0:
+            kept.append((boosting_pool_weights(terms, rows, 1)[0] - 1.0) / (fitted - 1.0))
+    assert len(kept) >= 3 and np.mean(kept[:-1]) < 0.7 and kept[-1] > 0.99

@@ -7,8 +7,8 @@ from sklearn.covariance import empirical_covariance
 
 from learners import Source
 from learners.ensembles.discriminants import fitting
-from learners.ensembles.discriminants.fitting import _evidence, _moments, fit_discriminant, normal_scores
-from learners.ensembles.weights import Rows
+from learners.ensembles.discriminants.fitting import _moments, fit_discriminant, normal_scores
+from learners.ensembles.weights import Rows, gain_reliability
 from learners.passes.learner import drive
 from learners.registry import recipes
 from learners.schema.encoding.encode import encode
@@ -66,7 +66,7 @@ def test_the_evidence_of_a_gain_is_its_share_beside_chance():
         ]
         gains = losses[0] - losses[1]
         z = max(0.0, gains.mean()) / (gains.std() / 20)
-        found.append(_evidence(before, scores, rows))
+        found.append(gain_reliability(before, scores, rows))
         assert found[-1] == pytest.approx(z**2 / (z**2 + 1))
     assert found[0] == 0.0 and found[-1] > 0.99 and found == sorted(found)
 
@@ -77,7 +77,7 @@ def test_weights_follow_the_evidence_without_a_threshold(monkeypatch):
     assert 0.9 < whole["evidence"] < 1.0
     found = []
     for evidence in (0.1, 0.2, 1.0):
-        monkeypatch.setattr(fitting, "_evidence", lambda *_, evidence=evidence: evidence)
+        monkeypatch.setattr(fitting, "gain_reliability", lambda *_, evidence=evidence: evidence)
         found.append(auto(table).facts["discriminant"]["weights"])
     assert found[0]["discriminant"] == pytest.approx(0.1 * found[2]["discriminant"])
     assert 1 - found[1]["ensemble"] == pytest.approx(0.2 * (1 - found[2]["ensemble"]))
