@@ -133,8 +133,9 @@ def test_compare_takes_a_glob_as_one_table_csv_and_columns(folder):
         (tables / f"part{part}.csv").write_text("\n".join([lines[0], *lines[1 + part :: 2]]) + "\n")
     asked = ("-t", "y", "-l", "nb", "-r", "1", "--columns", OTHER)
     printed = run("compare", tables / "*.csv", *asked)
-    assert "means over 1 data set" in printed and "trials" not in printed
-    assert "means over 2 data sets" in run("compare", tables, *asked)
+    assert "means over 1 data set" in printed and "trials" not in printed and "sign test" not in printed
+    of_two = run("compare", tables, *asked, "-l", "kdb")
+    assert "means over 2 data sets" in of_two and "sign test" in of_two and "--target names" not in of_two
     assert "--columns" in run("compare", tables, *asked[:-1], "[]", code=2)
 
 
@@ -231,6 +232,7 @@ def test_compare_measures_the_default_learner_beside_others(tmp_path):
     pq.write_table(pa.table({"x": rng.integers(0, 3, 60), "y": rng.choice(["no", "yes"], 60)}), tmp_path / "t.parquet")
     printed = run("compare", tmp_path / "t.parquet", "-r", 1)
     assert all(learner in printed for learner in ("auto", "kdb:k=2", "nb", "xgboost"))
+    assert "t: predicting 'y'; --target names another column" in printed
 
 
 def test_files_whose_numbers_differ_in_type_are_trained_and_compared(tmp_path):

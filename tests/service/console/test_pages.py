@@ -428,6 +428,7 @@ def test_a_file_whose_last_column_has_nulls_shows_its_rows_and_another_column_to
 
 def test_settings_tell_when_a_schedule_would_run(site):
     text = page(site.client, "/console/settings?cron=0 3 * * *&timezone=Europe/Berlin").text
+    assert "<label>Condition " in text and "Times, as minute, hour, day, month and weekday (cron)" in text
     told = re.findall(r'<p id="next-runs".*?</p>', text, re.DOTALL)[0]
     assert len(re.findall(r"T0[12]:00:00\+00:00", told)) == 3, told
     wrong = page(site.client, "/console/settings?cron=never&timezone=UTC").text
