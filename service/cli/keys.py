@@ -6,7 +6,7 @@ import typer
 from typer import Argument, Option
 
 from service import product
-from service.cli.shared_options import JsonOption, WorkspaceOption
+from service.cli.shared_options import JsonOption, WorkspaceOption, list_without_subcommand
 from service.terminal_output import (
     command_line_settings,
     err,
@@ -20,13 +20,6 @@ from storage.control.api_keys_and_sessions import Role
 
 app = typer.Typer(help="Create, list and revoke API keys.", invoke_without_command=True)
 KeyName = Annotated[str, Argument(help="Name of the key, in lower case, such as ana or nightly-job.")]
-
-
-@app.callback(invoke_without_command=True)
-def keys_command(context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
-    """List the API keys, unless a subcommand is given."""
-    if context.invoked_subcommand is None:
-        list_keys_command(workspace, json_output)
 
 
 @app.command("create")
@@ -61,6 +54,9 @@ def list_keys_command(workspace: WorkspaceOption = None, json_output: JsonOption
     rows = [[key.name, key.role, key.id, key.created_at, key.expires_at, key.revoked_at] for key in items]
     columns = ["key", "role", "id", "since", "expires", "revoked"]
     print_json_or_table(items, json_output, columns, rows, "no keys yet: fewpass keys create")
+
+
+list_without_subcommand(app, list_keys_command)
 
 
 @app.command("revoke")

@@ -13,7 +13,7 @@ from learners.wording import count_with_noun
 from service import product
 from service.cli import exports
 from service.cli.evaluation import rows_read_summary, show_evaluation_metrics
-from service.cli.shared_options import ForceOption, JsonOption, Reference, WorkspaceOption
+from service.cli.shared_options import ForceOption, JsonOption, Reference, WorkspaceOption, list_without_subcommand
 from service.requests.json_values import JSONObject
 from service.terminal_output import (
     command_line_settings,
@@ -41,13 +41,6 @@ app.command("network")(exports.export_network_command)
 app.command("sql")(exports.export_sql_command)
 
 
-@app.callback(invoke_without_command=True)
-def models_command(context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
-    """List the models, unless a subcommand is given."""
-    if context.invoked_subcommand is None:
-        list_models_command(workspace, json_output)
-
-
 @app.command("list")
 def list_models_command(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the models, each with its versions and aliases."""
@@ -59,6 +52,9 @@ def list_models_command(workspace: WorkspaceOption = None, json_output: JsonOpti
         rows.append([model.name, model.latest_version, model.n_versions, aliases, model.created_at])
     columns = ["model", "latest", "versions", "aliases", "since"]
     print_json_or_table(items, json_output, columns, rows, "no models yet: fewpass train")
+
+
+list_without_subcommand(app, list_models_command)
 
 
 @app.command("show")

@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from service import product
 from service.cli.jobs import build_request_or_usage_error, read_job_request
-from service.cli.shared_options import JsonOption, WorkspaceOption
+from service.cli.shared_options import JsonOption, WorkspaceOption, list_without_subcommand
 from service.requests.json_values import JSONObject
 from service.terminal_output import (
     command_line_settings,
@@ -29,15 +29,6 @@ MissedOption = Option("--missed", help="catch_up or skip.", show_default="catch_
 JobOption = Option("--job", help="A job as JSON or a JSON file, as in POST /v1/jobs.")
 
 
-@app.callback(invoke_without_command=True)
-def schedules_command(
-    context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False
-) -> None:
-    """List the schedules, unless a subcommand is given."""
-    if context.invoked_subcommand is None:
-        list_schedules_command(workspace, json_output)
-
-
 @app.command("list")
 def list_schedules_command(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the schedules, each with its next due time and its newest run."""
@@ -54,6 +45,9 @@ def list_schedules_command(workspace: WorkspaceOption = None, json_output: JsonO
             out.print(f"    {escape_rich_markup(words.rstrip())}", soft_wrap=True, highlight=False)
     if not items:
         out.print("[dim]no schedules yet: fewpass schedules create[/]")
+
+
+list_without_subcommand(app, list_schedules_command)
 
 
 @app.command("create")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -69,3 +70,12 @@ AbsentOption = Annotated[
     Texts, Option("--absent", help="Condition on the absence of an edge, as 'a->b'; may be repeated.")
 ]
 ForceOption = Annotated[bool, Option("--force", help="Replace the file if it exists.")]
+
+
+def list_without_subcommand(app: typer.Typer, list_command: Callable[[Path | None, bool], None]) -> None:
+    """Run the list of a group of commands where no subcommand is given."""
+
+    @app.callback(invoke_without_command=True)
+    def run(context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+        if context.invoked_subcommand is None:
+            list_command(workspace, json_output)

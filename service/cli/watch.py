@@ -16,6 +16,7 @@ from service.cli.shared_options import (
     Texts,
     UrisArgument,
     WorkspaceOption,
+    list_without_subcommand,
     read_columns_option,
 )
 from service.product.inference.metric_words import largest_rate_change_words
@@ -189,15 +190,6 @@ def _state(alert: AlertRecord) -> str:
     return ("seen" if alert["acknowledged_at"] else "open") + (", muted" if alert["is_muted"] else "")
 
 
-@webhooks_app.callback(invoke_without_command=True)
-def webhooks_command(
-    context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False
-) -> None:
-    """List the webhooks, unless a subcommand is given."""
-    if context.invoked_subcommand is None:
-        list_webhooks_command(workspace, json_output)
-
-
 @webhooks_app.command("list")
 def list_webhooks_command(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the webhooks."""
@@ -208,6 +200,9 @@ def list_webhooks_command(workspace: WorkspaceOption = None, json_output: JsonOp
         for one in webhooks
     ]
     print_json_or_table(webhooks, json_output, ["id", "url", "models", "events", "created"], rows)
+
+
+list_without_subcommand(webhooks_app, list_webhooks_command)
 
 
 @webhooks_app.command("add")
